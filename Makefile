@@ -7,7 +7,7 @@ INSTALL = $(1)/python -m pip install --quiet --constraint constraints.txt
 # Tests reach this machine and nothing else; a cassette is played, never recorded.
 PYTEST := pytest --block-network --allowed-hosts=127.0.0.1,localhost,::1 --record-mode=none
 
-.PHONY: api demo bench-agents judges probes test test-clients test-frameworks test-newest test-lowest lint docs bench soak corpus resolve wheel-test dist notebooks record clean
+.PHONY: api demo bench-agents judges probes test test-slow test-pythons test-clients test-frameworks test-newest test-lowest lint docs bench soak corpus resolve wheel-test dist notebooks record clean
 
 # The demo needs one SDK, another example (ARGS=raw_sdk) all of .venv.
 demo: $(if $(ARGS),.venv,.venv-demo)/.installed
@@ -15,8 +15,19 @@ demo: $(if $(ARGS),.venv,.venv-demo)/.installed
 
 # Some of the time is spent waiting for somebody else's timeout, so one worker more than cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+SUITE := $(PYTEST) --dist loadfile --no-loadscope-reorder
 test: .venv/.installed
-	$(BIN)/$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder $(ARGS)
+	$(BIN)/$(SUITE) --numprocesses $(WORKERS) -m 'not slow' $(ARGS)
+
+# What takes a Proxy, a fleet of processes, a notebook or a soak; tests/conftest.py lists it.
+test-slow: .venv/.installed
+	$(BIN)/$(SUITE) --numprocesses $(WORKERS) -m slow $(ARGS)
+
+# All tests on other Pythons than .venv's, each in an environment of its own with the same pins; each
+# writes its column of docs/compatibility.md. The newest Python is the workflow's.
+test-pythons: test-python-3.12 test-python-3.13
+test-python-%: .venv-%/.installed
+	.venv-$*/bin/$(SUITE) --numprocesses $(WORKERS) $(ARGS) --junitxml $(call RELEASES_OF,$*,.venv-$*)
 
 lint: .venv/.linters
 	$(BIN)/ruff check .
@@ -97,10 +108,10 @@ dist: .venv-dist/.installed
 # no Pydantic AI, whose lowest are the pinned ones. Deprecations are what newer releases say of older ones.
 RELEASES_OF = build/$(1).xml; status=$$?; $(2)/bin/python docs/_compatibility.py $(1) build/$(1).xml && exit $$status
 test-newest: .venv-newest/.installed
-	.venv-newest/bin/$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
-		--ignore tests/notebooks $(ARGS) --junitxml $(call RELEASES_OF,newest,.venv-newest)
+	.venv-newest/bin/$(SUITE) --numprocesses $(WORKERS) --ignore tests/notebooks $(ARGS) \
+		--junitxml $(call RELEASES_OF,newest,.venv-newest)
 test-lowest: .venv-lowest/.installed
-	.venv-lowest/bin/$(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder \
+	.venv-lowest/bin/$(SUITE) --numprocesses $(WORKERS) \
 		-W ignore::DeprecationWarning --ignore tests/notebooks $(ARGS) --junitxml $(call RELEASES_OF,lowest,.venv-lowest)
 
 # Real clients at servers that are really broken, with the oldest and the newest clients; the pinned
@@ -176,7 +187,7 @@ record: .venv/.installed
 	$(BIN)/python recording/record.py $(ARGS)
 
 clean:
-	rm -rf .venv .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-frameworks .venv-judges .venv-lowest .venv-newest .venv-peers \
+	rm -rf .venv .venv-3.* .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-frameworks .venv-judges .venv-lowest .venv-newest .venv-peers \
 		.venv-record .venv-wheel build dist .hypothesis .*_cache
 
 # pip 25.1 is the first that knows --group.
@@ -186,6 +197,13 @@ clean:
 	$(call INSTALL,$(BIN)) --group test --group integrations --group agent-models \
 		--editable '.[all,notebooks]'
 	$(call INSTALL,$(BIN)) --no-deps langchain-tests==1.1.9
+	touch $@
+
+.venv-3.%/.installed: pyproject.toml constraints.txt
+	python3.$* -m venv $(@D) || "$$(pyenv prefix 3.$*)/bin/python" -m venv $(@D)
+	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(call INSTALL,$(@D)/bin) --group test --group integrations --group agent-models --editable '.[all,notebooks]'
+	$(call INSTALL,$(@D)/bin) --no-deps langchain-tests==1.1.9
 	touch $@
 
 .venv-demo/.installed: pyproject.toml constraints.txt

@@ -1,7 +1,7 @@
 """Write one column of the table in compatibility.md: what a run had installed, and how it ended.
 
-``python docs/_compatibility.py COLUMN JUNIT_XML`` is run by ``make test-newest`` and ``make
-test-lowest``, by the Python that the tests ran with. Without arguments it writes what other files
+``python docs/_compatibility.py COLUMN JUNIT_XML`` is run by ``make test-newest``, ``make
+test-lowest`` and ``make test-pythons``, by the Python that the tests ran with. Without arguments it writes what other files
 say, as ``make docs`` does.
 """
 
@@ -20,14 +20,14 @@ from packaging.requirements import Requirement
 DOCS = Path(__file__).resolve().parent
 PAGE = DOCS / "compatibility.md"
 PYPROJECT = DOCS.parent / "pyproject.toml"
-COLUMNS = ("allowed", "lowest", "pinned", "newest")
+COLUMNS = ("allowed", "lowest", "pinned", "newest", "3.12", "3.13")
 PACKAGES = (
     "pydantic", "tenacity", "langchain", "langchain-core", "langchain-openai",
     "langchain-anthropic", "langchain-google-genai", "langgraph", "litellm", "openai-agents",
     "pydantic-ai-slim", "openai", "anthropic", "google-genai", "httpx", "httpx2", "aiohttp",
     "langfuse", "opentelemetry-api", "prometheus-client", "redis", "pydantic-settings", "typer",
 )  # fmt: skip
-START, END = "<!-- written by make test-newest and make test-lowest -->", "<!-- written -->"
+START, END = "<!-- written by make test-newest, test-lowest and test-pythons -->", "<!-- written -->"
 NOTHING = "-"
 
 
@@ -80,11 +80,11 @@ def outcome(junit: Path) -> dict[str, str]:
 
 def table(page: str) -> dict[str, dict[str, str]]:
     """Return the cells that a page has, by column."""
-    rows = page.partition(START)[2].partition(END)[0].strip().splitlines()[2:]
-    split = [[cell.strip() for cell in row.strip("|").split("|")] for row in rows]
+    lines = page.partition(START)[2].partition(END)[0].strip().splitlines()
+    head, _, *rows = [[cell.strip() for cell in one.strip("|").split("|")] for one in lines]
     return {
-        column: {row[0].strip("`"): row[number] for row in split}
-        for number, column in enumerate(COLUMNS, 1)
+        column: {row[0].strip("`"): row[head.index(column)] for row in rows if column in head}
+        for column in COLUMNS
     }
 
 

@@ -35,17 +35,26 @@ os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
 # Or the Agents SDK's thread, which has no key for its traces, logs that into another test.
 os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
 
-# Files that take longest; one that begins last would be waited for by the other workers.
+# What takes a Proxy, a fleet of processes, a notebook or a soak: `make test-slow` runs it.
 SLOW = (
+    "corpus/test_figures.py",
     "notebooks",
     "benchmarks",
-    "examples",
     "live_local",
-    "litellm/test_proxy.py",
     "litellm/test_proxy_load.py",
+    "litellm/test_proxy.py",
+    "litellm/test_two_processes.py",
+    "agents/test_load.py",
+    "examples/test_service.py",
+)
+# Files of `make test` that take longest; one that begins last would be waited for by the others.
+LONG = (
+    "examples",
     "contract/failover/test_scenarios.py",
+    "litellm/test_outages.py",
+    "litellm/test_same_as_without.py",
+    "contract/test_labels_matrix.py",
     "langchain/test_outages.py",
-    "langchain/test_agent_loop.py",
 )
 CASSETTES = Path(__file__).resolve().parent.parent / "cassettes"
 
@@ -68,16 +77,24 @@ LITELLM_USERS = frozenset(
 )
 
 
+def pytest_configure(config: pytest.Config) -> None:
+    """Name the marker by which `make test` leaves the slow ones out."""
+    config.addinivalue_line("markers", "slow: is run by make test-slow")
+
+
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the slow files, in the order in which they are listed."""
+    """Mark the slow files, and begin with those that take longest, as they are listed."""
     here = Path(__file__).resolve().parent
-    ranks = {here / path: rank for rank, path in enumerate(SLOW)}
+    ranks = {here / path: rank for rank, path in enumerate((*SLOW, *LONG))}
 
     def rank_of(item: pytest.Item) -> int:
         places = (item.path, *item.path.parents)
         return next((ranks[place] for place in places if place in ranks), len(ranks))
 
+    for item in items:
+        if rank_of(item) < len(SLOW):
+            item.add_marker("slow")
     items.sort(key=rank_of)
 
 
