@@ -1,8 +1,8 @@
 """Write one column of the table in compatibility.md: what a run had installed, and how it ended.
 
 ``python docs/_compatibility.py COLUMN JUNIT_XML`` is run by ``make test-newest``, ``make
-test-lowest`` and ``make test-pythons``, by the Python that the tests ran with. Without arguments it writes what other files
-say, as ``make docs`` does.
+test-lowest`` and ``make test-pythons``, by the Python that the tests ran with. Without arguments
+it writes what other files say, as ``make docs`` does.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ PACKAGES = (
     "pydantic-ai-slim", "openai", "anthropic", "google-genai", "httpx", "httpx2", "aiohttp",
     "langfuse", "opentelemetry-api", "prometheus-client", "redis", "pydantic-settings", "typer",
 )  # fmt: skip
-START, END = "<!-- written by make test-newest, test-lowest and test-pythons -->", "<!-- written -->"
+START = "<!-- written by make test-newest, test-lowest and test-pythons -->"
+END = "<!-- written -->"
 NOTHING = "-"
 
 
