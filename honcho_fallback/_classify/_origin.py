@@ -154,7 +154,8 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     # Where nobody knows the method, a query or a file is what was to be read.
     is_read = method.upper() in _BODILESS if method else re.search(r"(\?|\.[a-z]{2,5})$", path)
     names = re.sub("[^a-z]+", " ", f"{scheme} {host} {path}")
-    is_named = _speaks(names, _SERVICE | _ADDRESS) and not speaks_of_models(text)
+    is_named = path.rpartition("/")[2] in WORDS["collections"]
+    is_named = (is_named or _speaks(names, _SERVICE | _ADDRESS)) and not speaks_of_models(text)
     return _OTHER_ADDRESS if is_read or is_named else None
 
 

@@ -91,6 +91,15 @@ def test_the_address_of_another_service_is_called_after_it() -> None:
     assert classify(answered("http://host.docker.internal/run")).kind is Kind.OVERLOADED
 
 
+@pytest.mark.parametrize("name", WORDS["collections"])
+def test_what_is_made_at_the_end_of_an_address_is_another_services(name: str) -> None:
+    """Below it an agent's gateway may be asked for an answer: the next target is asked."""
+    error = answered(f"https://host.example/v1/{name}")
+    assert classify(error).kind is Kind.LOCAL
+    below = answered(f"https://host.example/v1/{name}/7/messages")
+    assert classify(below).kind is Kind.OVERLOADED
+
+
 @pytest.mark.parametrize("field", WORDS["asking"])
 def test_a_request_that_asks_a_model_is_a_models(field: str) -> None:
     """Whatever its address is called; of a long request the beginning is read."""
