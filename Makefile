@@ -15,19 +15,19 @@ demo: $(if $(ARGS),.venv,.venv-demo)/.installed
 
 # Some of the time is spent waiting for somebody else's timeout, so one worker more than cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
-SUITE := $(PYTEST) --dist loadfile --no-loadscope-reorder
+SUITE = $(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: .venv/.installed
-	$(BIN)/$(SUITE) --numprocesses $(WORKERS) -m 'not slow' $(ARGS)
+	$(BIN)/$(SUITE) -m 'not slow' $(ARGS)
 
 # What takes a Proxy, a fleet of processes, a notebook or a soak; tests/conftest.py lists it.
 test-slow: .venv/.installed
-	$(BIN)/$(SUITE) --numprocesses $(WORKERS) -m slow $(ARGS)
+	$(BIN)/$(SUITE) -m slow $(ARGS)
 
 # All tests on other Pythons than .venv's, each in an environment of its own with the same pins; each
 # writes its column of docs/compatibility.md. The newest Python is the workflow's.
 test-pythons: test-python-3.12 test-python-3.13
 test-python-%: .venv-%/.installed
-	.venv-$*/bin/$(SUITE) --numprocesses $(WORKERS) $(ARGS) --junitxml $(call RELEASES_OF,$*,.venv-$*)
+	.venv-$*/bin/$(SUITE) $(ARGS) --junitxml $(call RELEASES_OF,$*,.venv-$*)
 
 lint: .venv/.linters
 	$(BIN)/ruff check .
@@ -108,11 +108,10 @@ dist: .venv-dist/.installed
 # no Pydantic AI, whose lowest are the pinned ones. Deprecations are what newer releases say of older ones.
 RELEASES_OF = build/$(1).xml; status=$$?; $(2)/bin/python docs/_compatibility.py $(1) build/$(1).xml && exit $$status
 test-newest: .venv-newest/.installed
-	.venv-newest/bin/$(SUITE) --numprocesses $(WORKERS) --ignore tests/notebooks $(ARGS) \
-		--junitxml $(call RELEASES_OF,newest,.venv-newest)
+	.venv-newest/bin/$(SUITE) --ignore tests/notebooks $(ARGS) --junitxml $(call RELEASES_OF,newest,.venv-newest)
 test-lowest: .venv-lowest/.installed
-	.venv-lowest/bin/$(SUITE) --numprocesses $(WORKERS) \
-		-W ignore::DeprecationWarning --ignore tests/notebooks $(ARGS) --junitxml $(call RELEASES_OF,lowest,.venv-lowest)
+	.venv-lowest/bin/$(SUITE) -W ignore::DeprecationWarning --ignore tests/notebooks $(ARGS) \
+		--junitxml $(call RELEASES_OF,lowest,.venv-lowest)
 
 # Real clients at servers that are really broken, with the oldest and the newest clients; the pinned
 # ones and the frameworks are in `make test`.
@@ -190,19 +189,13 @@ clean:
 	rm -rf .venv .venv-3.* .venv-clients-* .venv-corpus .venv-demo .venv-dist .venv-docs .venv-frameworks .venv-judges .venv-lowest .venv-newest .venv-peers \
 		.venv-record .venv-wheel build dist .hypothesis .*_cache
 
-# pip 25.1 is the first that knows --group.
-.venv/.installed: pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(call INSTALL,$(BIN)) --group test --group integrations --group agent-models \
-		--editable '.[all,notebooks]'
-	$(call INSTALL,$(BIN)) --no-deps langchain-tests==1.1.9
-	touch $@
-
-.venv-3.%/.installed: pyproject.toml constraints.txt
-	python3.$* -m venv $(@D) || "$$(pyenv prefix 3.$*)/bin/python" -m venv $(@D)
+# pip 25.1 is the first that knows --group. Another Python is pyenv's, or the one on the path.
+.venv-3.%: PYTHON = $(or $(wildcard $(shell pyenv prefix $(@D:.venv-%=%) 2>/dev/null)/bin/python),python$(@D:.venv-%=%))
+.venv/.installed .venv-3.12/.installed .venv-3.13/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(@D)
 	$(@D)/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
-	$(call INSTALL,$(@D)/bin) --group test --group integrations --group agent-models --editable '.[all,notebooks]'
+	$(call INSTALL,$(@D)/bin) --group test --group integrations --group agent-models \
+		--editable '.[all,notebooks]'
 	$(call INSTALL,$(@D)/bin) --no-deps langchain-tests==1.1.9
 	touch $@
 

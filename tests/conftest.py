@@ -13,6 +13,7 @@ import os
 import socket
 import sys
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -77,25 +78,21 @@ LITELLM_USERS = frozenset(
 )
 
 
-def pytest_configure(config: pytest.Config) -> None:
-    """Name the marker by which `make test` leaves the slow ones out."""
-    config.addinivalue_line("markers", "slow: is run by make test-slow")
-
-
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the slow files, and begin with those that take longest, as they are listed."""
     here = Path(__file__).resolve().parent
     ranks = {here / path: rank for rank, path in enumerate((*SLOW, *LONG))}
 
-    def rank_of(item: pytest.Item) -> int:
-        places = (item.path, *item.path.parents)
+    @cache
+    def rank_of(path: Path) -> int:
+        places = (path, *path.parents)
         return next((ranks[place] for place in places if place in ranks), len(ranks))
 
     for item in items:
-        if rank_of(item) < len(SLOW):
+        if rank_of(item.path) < len(SLOW):
             item.add_marker("slow")
-    items.sort(key=rank_of)
+    items.sort(key=lambda item: rank_of(item.path))
 
 
 def pytest_collection_finish() -> None:

@@ -342,7 +342,7 @@ class RouterCall:
             raise error
         return await self.lists.walk(self.endpoint, error)
 
-    def carried(self, answer: Any) -> Any:
+    def with_record(self, answer: Any) -> Any:
         """Let an answer of another group carry the record of the chain that came before."""
         return (
             attach(answer, self.run.record, deployment_of(answer)) if self.asks_chain else answer

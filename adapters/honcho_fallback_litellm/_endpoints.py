@@ -122,8 +122,8 @@ class Endpoints:
             rest = call.rehearsal(error)
             if rest is not None:
                 with suppress(Exception):  # the chain's own error says more
-                    return call.carried(await call.own(**rest))
-            return call.carried(await call.walk(error))
+                    return call.with_record(await call.own(**rest))
+            return call.with_record(await call.walk(error))
         finally:
             del error  # what is raised refers to this frame
 
@@ -141,8 +141,8 @@ class Endpoints:
             rest = call.rehearsal(error)
             if rest is not None:
                 with suppress(Exception):  # the chain's own error says more
-                    return call.carried(call.own(**rest))
-            return call.carried(in_a_loop(call.walk, error))
+                    return call.with_record(call.own(**rest))
+            return call.with_record(in_a_loop(call.walk, error))
         finally:
             del error  # what is raised refers to this frame
 

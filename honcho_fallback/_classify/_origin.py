@@ -146,16 +146,15 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     method, address, content = _request(exc, message)
     parts = _URL.match(address)
     if parts is None:
-        is_named = _speaks(text, _SERVICE) and not speaks_of_models(text)
-        return _OTHER_WORDS if is_named else None
+        return _OTHER_WORDS if _speaks(text, _SERVICE) and not speaks_of_models(text) else None
     scheme, host, path = map(str.lower, parts.groups())
     if _is_inference(host, re.split("[/:?]", path)) or _ASKING.search(content):
         return None
     # Where nobody knows the method, a query or a file is what was to be read.
     is_read = method.upper() in _BODILESS if method else re.search(r"(\?|\.[a-z]{2,5})$", path)
     names = re.sub("[^a-z]+", " ", f"{scheme} {host} {path}")
-    is_named = path.rpartition("/")[2] in WORDS["collections"]
-    is_named = (is_named or _speaks(names, _SERVICE | _ADDRESS)) and not speaks_of_models(text)
+    ends_there = path.rpartition("/")[2] in WORDS["collections"]
+    is_named = (ends_there or _speaks(names, _SERVICE | _ADDRESS)) and not speaks_of_models(text)
     return _OTHER_ADDRESS if is_read or is_named else None
 
 
