@@ -25,7 +25,7 @@ from honcho_fallback import (
     Target,
     set_observers,
 )
-from honcho_fallback.records import read_records
+from honcho_fallback.records import JsonlObserver, read_records
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import load_policies
 from tests.helpers.litellm_runs import litellm_left_clean
@@ -182,6 +182,13 @@ def given(page: str) -> dict[str, Any]:
     return names
 
 
+def close_records(names: dict[str, Any]) -> None:
+    """Write what is left of an example's records, as a page says of the end of a process."""
+    for value in names.values():
+        if isinstance(value, JsonlObserver):
+            value.close()
+
+
 # How often a page's examples, from top to bottom, ask the dead primary over the network: once in
 # each call (or turn) that it does not know to be dead.
 ASKED = {
@@ -221,6 +228,7 @@ def test_every_example_runs(
         printed = capsys.readouterr().out
         if output is not None and not prints_as_shown(printed, output):
             assert without_figures(printed) == without_figures(output)
+    close_records(names)
     if page in ASKED:
         assert providers.order.count("primary") == ASKED[page]
 

@@ -232,6 +232,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Return the virtual time in seconds, from 0."""
         return self._clock.now
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002
+        """Wait for threads for as long as they take: none ends within a limit in virtual time."""
+        await super().shutdown_default_executor()
+
 
 def run_in_virtual_time(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine to its end, also where a loop is running already, as in a notebook."""

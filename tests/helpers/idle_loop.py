@@ -67,6 +67,10 @@ class IdleLoop(asyncio.SelectorEventLoop):
         """Return its own seconds."""
         return self._idle.now
 
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002
+        """Wait for threads for as long as they take: this loop's seconds pass at once."""
+        await super().shutdown_default_executor()
+
     def date(self) -> float:
         """Return the seconds since the epoch, which began to pass with this loop's."""
         return self._epoch + self.time()

@@ -54,7 +54,7 @@ def rounds_of(body: Json) -> int:
 class Claude:
     """Messages, with a signed thought where it thinks, and at once or before each call."""
 
-    rules = partial(AnthropicRules, thinks_by_default=False)
+    rules = staticmethod(partial(AnthropicRules, thinks_by_default=False))
 
     def __init__(self, mode: str) -> None:
         self.mode = mode
