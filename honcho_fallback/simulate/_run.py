@@ -232,7 +232,7 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Return the virtual time in seconds, from 0."""
         return self._clock.now
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109 # as asyncio calls it
         """Wait for threads for as long as they take: none ends within a limit in virtual time."""
         await super().shutdown_default_executor()
 

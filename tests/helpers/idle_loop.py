@@ -67,7 +67,7 @@ class IdleLoop(asyncio.SelectorEventLoop):
         """Return its own seconds."""
         return self._idle.now
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002
+    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 # as asyncio calls it
         """Wait for threads for as long as they take: this loop's seconds pass at once."""
         await super().shutdown_default_executor()
 
