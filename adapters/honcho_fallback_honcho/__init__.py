@@ -9,15 +9,12 @@ if TYPE_CHECKING:
     from honcho_fallback_honcho._chat_models import load_chat_models
     from honcho_fallback_honcho._endpoint import Endpoint
     from honcho_fallback_honcho._history import portable_history
-    from honcho_fallback_honcho._oauth import KeyMint, OAuthCredential
     from honcho_fallback_honcho._policies import LoadOptions, load_policies
     from honcho_fallback_honcho._policy_from import policy_from
 
 __all__ = [
     "Endpoint",
-    "KeyMint",
     "LoadOptions",
-    "OAuthCredential",
     "load_chat_models",
     "load_policies",
     "policy_from",
@@ -28,9 +25,7 @@ __all__ = [
 # no LangChain.
 _HOMES = {
     "Endpoint": "_endpoint",
-    "KeyMint": "_oauth",
     "LoadOptions": "_policies",
-    "OAuthCredential": "_oauth",
     "load_chat_models": "_chat_models",
     "load_policies": "_policies",
     "policy_from": "_policy_from",

@@ -9,8 +9,8 @@ from honcho_fallback import ApiKey, FallbackConfigError, Target
 from honcho_fallback.providers import distinct_name
 from honcho_fallback_honcho._endpoint import Endpoint
 from honcho_fallback_honcho._keys import NO_KEY, find_key
+from honcho_fallback_honcho._model_settings import read_parameters
 from honcho_fallback_honcho._notices import Notice
-from honcho_fallback_honcho._parameters import read_parameters
 from honcho_fallback_honcho._slots import DEFAULT_MODEL, DEFAULT_TRANSPORT, SLOTS, TRANSPORTS
 
 if TYPE_CHECKING:

@@ -1,30 +1,52 @@
-"""Honcho's agents as LangChain chat models."""
+"""Honcho's agents as LangChain chat models.
+
+Per wire a class of LangChain's, and a table from Honcho's names to its; a name that a wire's table
+lacks is left out. LangChain's classes show all of a model in reprs and traces, so that each is
+derived from.
+"""
 
 from __future__ import annotations
 
+import json
+import re
+from base64 import b64encode
+from functools import cache
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Unpack
+from typing import TYPE_CHECKING, Any, Unpack, cast
+from urllib.parse import unquote, urlsplit
 
 from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._keys import NO_KEY
-from honcho_fallback_honcho._parameters import known_to
 from honcho_fallback_honcho._policies import LoadOptions, plan_agents
 
 if find_spec("langchain_core") is None:  # its own adapter would name an extra that is not enough
     import_extra("langchain_core", "providers")
 
-from honcho_fallback_honcho._model_plan import ModelPlan
+from langchain_core.language_models import BaseChatModel
+from langchain_core.messages import SystemMessage
+from langchain_core.runnables import RunnableLambda
+from langchain_core.utils.function_calling import convert_to_json_schema
+from pydantic import Field
+
 from honcho_fallback_langchain import FallbackChatModel
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
-    from langchain_core.language_models import BaseChatModel
+    from langchain_core.language_models import LanguageModelInput
+    from langchain_core.language_models.base import LangSmithParams
+    from langchain_core.messages import BaseMessage
+    from langchain_core.runnables import Runnable
 
     from honcho_fallback import Credential
     from honcho_fallback_honcho._chain import PlannedTarget
+    from honcho_fallback_honcho._endpoint import Endpoint
 
-_FIXED = {"set", "not needed"}  # keys that stay as they are
+_STAYS = {"set", "not needed"}  # keys that nobody refreshes
+_CONNECT_SECONDS = 5.0
+_SHORT_TTL_SECONDS = 300
+# gpt-5 and later, o1, o3-mini and so on, also as gateways name them: openai/gpt-5.5. Not gpt-35.
+_REASONS = re.compile(r"(?:^|[/:])(?:gpt-[5-9](?!\d)|o\d(?![\d\w]))", re.IGNORECASE)
 
 
 def load_chat_models(
@@ -63,35 +85,234 @@ def load_chat_models(
 
 
 def _credential_of(planned: PlannedTarget) -> Credential | None:
-    """Return what gives the key of each request: a token that is refreshed, or a refusal."""
-    is_kept_by_model = planned.key in _FIXED or planned.endpoint.wire == "gemini"
-    return None if is_kept_by_model else planned.target.credential
+    """Return what gives the key of each request; a model has a key that stays as it is itself."""
+    stays = planned.key in _STAYS or planned.endpoint.wire == "gemini"
+    return None if stays else planned.target.credential
 
 
 def chat_model(planned: PlannedTarget) -> BaseChatModel:
-    """Build the chat model of one target."""
-    target, endpoint, credential = planned.target, planned.endpoint, planned.target.credential
+    """Build the chat model of one target; it takes nothing from the SDKs' own variables."""
+    target, endpoint = planned.target, planned.endpoint
+    names, build = _WIRES[endpoint.wire]
     key = NO_KEY
-    if planned.key in _FIXED and credential is not None:
-        key = str(credential.get())
-    params = known_to(endpoint.wire, endpoint.transport, target.params)
-    missing = credential if planned.key == "missing" else None
-    return _make_model(ModelPlan(target.model, endpoint, key, params, missing))
+    if planned.key in _STAYS and target.credential is not None:
+        key = str(target.credential.get())
+    named = {names[name]: value for name, value in target.params.items() if name in names}
+    common = {"model": target.model, "api_key": key, "base_url": endpoint.address}
+    return build(planned, {**common, **named})
 
 
-def _make_model(plan: ModelPlan) -> BaseChatModel:
-    """Import the provider's package and build the model."""
-    if plan.endpoint.wire == "openai":
-        import_extra("langchain_openai", "providers")
-        from honcho_fallback_honcho._openai_model import make_model as openai  # noqa: PLC0415 # of the extra
+def _openai_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseChatModel:
+    langchain = import_extra("langchain_openai.chat_models.base", "providers")
+    timeout = import_extra("openai", "providers").Timeout
+    endpoint, params = planned.endpoint, planned.target.params
+    is_openai = _is_at_openai(endpoint)
+    # OpenAI's reasoning models refuse max_tokens wherever they are asked; many other servers know
+    # no other name.
+    reasons = is_openai or _REASONS.search(planned.target.model) is not None
+    body = {} if endpoint.transport == "openai" else {"top_k": params.get("top_k")}
+    body = {name: value for name, value in body.items() if value is not None}
+    return _derived(_OpenAIModel, langchain.ChatOpenAI if reasons else langchain.BaseChatOpenAI)(
+        **options,
+        default_headers=_headers(endpoint),
+        default_query=dict(endpoint.extra_query),
+        extra_body={**body, **endpoint.extra_body} or None,
+        json_object=params.get("structured_output_mode") == "json_object",
+        max_retries=0,
+        openai_proxy=None,
+        provider=endpoint.transport,
+        stream_chunk_timeout=endpoint.timeout,
+        stream_usage=True,
+        timeout=timeout(endpoint.timeout, connect=_CONNECT_SECONDS),
+        use_responses_api=None if is_openai else False,
+    )
 
-        return openai(plan)
-    if plan.endpoint.wire == "anthropic":
-        import_extra("langchain_anthropic", "providers")
-        from honcho_fallback_honcho._anthropic_model import make_model as anthropic  # noqa: PLC0415 # of the extra
 
-        return anthropic(plan)
-    import_extra("langchain_google_genai", "providers")
-    from honcho_fallback_honcho._gemini_model import make_model as gemini  # noqa: PLC0415 # of the extra
+def _anthropic_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseChatModel:
+    langchain = import_extra("langchain_anthropic", "providers")
+    endpoint, params = planned.endpoint, planned.target.params
+    effort = params.get("thinking_effort")
+    budget = params.get("thinking_budget_tokens", 0 if effort == "none" else None)
+    if effort not in {None, "none", "minimal"}:  # it knows no minimal one
+        options["effort"] = effort
+    if budget is not None:
+        enabled = {"type": "enabled", "budget_tokens": budget}
+        options["thinking"] = enabled if budget else {"type": "disabled"}
+    more = {"extra_body": dict(endpoint.extra_body), "extra_query": dict(endpoint.extra_query)}
+    cache_policy = params.get("cache_policy", {})
+    if cache_policy.get("mode") == "prefix":  # kept for five minutes or for an hour
+        is_long = (cache_policy["ttl_seconds"] or 0) > _SHORT_TTL_SECONDS
+        more["cache_control"] = {"type": "ephemeral", "ttl": "1h" if is_long else "5m"}
+    return _derived(_DiscreetModel, langchain.ChatAnthropic)(
+        **options,
+        anthropic_proxy=None,
+        default_headers=_headers(endpoint),
+        max_retries=0,
+        model_kwargs={name: value for name, value in more.items() if value},
+        timeout=endpoint.timeout,
+    )
 
-    return gemini(plan)
+
+def _gemini_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseChatModel:
+    langchain = import_extra("langchain_google_genai", "providers")
+    genai = import_extra("google.genai", "providers")
+    endpoint, params = planned.endpoint, planned.target.params
+    effort = params.get("thinking_effort")
+    if effort == "none":
+        options.setdefault("thinking_budget", 0)
+    elif effort is not None and "thinking_budget" not in options:  # it takes one of the two
+        options["thinking_level"] = {"xhigh": "high", "max": "high"}.get(effort, effort)
+    for kind in (genai.types.GenerateContentConfig, genai.types.GenerateContentResponse):
+        kind()  # built now, which takes 0.2 s, and not when a call switches
+    model = _derived(_GeminiModel, langchain.ChatGoogleGenerativeAI)(
+        **{"temperature": None, **options},  # LangChain has a default of its own
+        max_retries=1,  # attempts, the first one included
+        missing=planned.target.credential if planned.key == "missing" else None,
+        timeout=endpoint.timeout,
+        vertexai=False,
+    )
+    sync, asynchronous = _gemini_transports()
+    http_options = genai.types.HttpOptions(
+        base_url=endpoint.address,
+        extra_body=dict(endpoint.extra_body) or None,
+        headers=_headers(endpoint),
+        httpx_client=sync,
+        httpx_async_client=asynchronous,
+    )
+    # LangChain leaves it to the environment whether its client asks Vertex AI instead.
+    client = genai.Client(vertexai=False, api_key=options["api_key"], http_options=http_options)
+    return model.model_copy(update={"client": client})
+
+
+@cache  # neither follows a redirect with a key
+def _gemini_transports() -> tuple[Any, Any]:
+    httpx = import_extra("httpx", "providers")
+    verify = httpx.create_ssl_context()  # once for all of them: it reads every certificate
+    # A connection belongs to the event loop that opened it, and a worker may run one per task.
+    none_kept = httpx.Limits(max_keepalive_connections=0)
+    return httpx.Client(verify=verify), httpx.AsyncClient(verify=verify, limits=none_kept)
+
+
+_WIRES: dict[str, tuple[Mapping[str, str], Callable[..., BaseChatModel]]] = {
+    "openai": (
+        {
+            "temperature": "temperature",
+            "top_p": "top_p",
+            "frequency_penalty": "frequency_penalty",
+            "presence_penalty": "presence_penalty",
+            "seed": "seed",
+            "thinking_effort": "reasoning_effort",
+            "max_output_tokens": "max_tokens",
+            "stop_sequences": "stop",
+        },
+        _openai_model,
+    ),
+    "anthropic": (
+        {
+            "temperature": "temperature",
+            "top_p": "top_p",
+            "top_k": "top_k",
+            "max_output_tokens": "max_tokens",
+            "stop_sequences": "stop_sequences",
+        },
+        _anthropic_model,
+    ),
+    "gemini": (
+        {
+            "temperature": "temperature",
+            "top_p": "top_p",
+            "top_k": "top_k",
+            "frequency_penalty": "frequency_penalty",
+            "presence_penalty": "presence_penalty",
+            "seed": "seed",
+            "max_output_tokens": "max_output_tokens",
+            "stop_sequences": "stop",
+            "thinking_budget_tokens": "thinking_budget",
+        },
+        _gemini_model,
+    ),
+}
+
+
+def _headers(endpoint: Endpoint) -> dict[str, str]:
+    """Return what is added to each request's headers."""
+    headers = {name: str(value) for name, value in endpoint.extra_headers.items()}
+    parts = urlsplit(endpoint.base_url)
+    if parts.username is None and parts.password is None:
+        return headers
+    # As httpx sends them; inside of an address they would be logged with each request.
+    user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
+    return {"Authorization": f"Basic {b64encode(user.encode()).decode()}", **headers}
+
+
+def _is_at_openai(endpoint: Endpoint) -> bool:
+    """Tell whether an endpoint is OpenAI's own, in whatever region."""
+    host = urlsplit(endpoint.base_url).hostname or ""
+    return host == "api.openai.com" or host.endswith(".api.openai.com")
+
+
+class _DiscreetModel(BaseChatModel):
+    """Show no more of a model than its name: headers and bodies may hold secrets."""
+
+    @classmethod
+    def is_lc_serializable(cls) -> bool:
+        """Refuse: a trace would show what the model was built from."""
+        return False
+
+    def __repr_args__(self) -> Any:
+        return [("model", self._get_ls_params().get("ls_model_name"))]
+
+
+class _OpenAIModel(_DiscreetModel):
+    """Ask a server of OpenAI's wire, under the name that Honcho has for it."""
+
+    provider: str = "openai"
+    json_object: bool = False  # the schema stands in the prompt: the server knows none
+
+    @property
+    def lc_secrets(self) -> dict[str, str]:
+        """Name the field of the key: with the address it tells models apart."""
+        return {"openai_api_key": "OPENAI_API_KEY"}
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        return {**super()._get_ls_params(stop=stop, **kwargs), "ls_provider": self.provider}
+
+    def with_structured_output(
+        self, schema: Any = None, *, method: Any = None, **kwargs: Any
+    ) -> Runnable[LanguageModelInput, Any]:
+        in_json_mode = method is None and self.json_object
+        method = "json_mode" if in_json_mode else method or "json_schema"
+        answering = super().with_structured_output(schema, method=method, **kwargs)
+        if not in_json_mode or schema is None:
+            return answering
+        wanted = json.dumps(convert_to_json_schema(schema))
+        wanted = f"Answer with a JSON object of this schema: {wanted}"
+
+        def in_prompt(value: LanguageModelInput) -> list[BaseMessage]:
+            messages = self._convert_input(value).to_messages()
+            # Many local servers take one system message, and only as the first.
+            if messages and isinstance(messages[0], SystemMessage):
+                return [SystemMessage(f"{messages[0].text}\n\n{wanted}"), *messages[1:]]
+            return [SystemMessage(wanted), *messages]
+
+        return RunnableLambda(in_prompt) | answering
+
+
+class _GeminiModel(_DiscreetModel):
+    """Ask Gemini: not without a key, and with a call's ``max_tokens`` under its own name."""
+
+    missing: Any = Field(default=None, exclude=True)  # stands for the key, and refuses
+
+    def _prepare_request(self, messages: list[BaseMessage], **kwargs: Any) -> dict[str, Any]:
+        if self.missing is not None:
+            self.missing.get()
+        if "max_tokens" in kwargs:
+            kwargs["max_output_tokens"] = kwargs.pop("max_tokens")
+        langchain: Any = super()
+        return cast("dict[str, Any]", langchain._prepare_request(messages, **kwargs))  # noqa: SLF001 # its own
+
+
+@cache
+def _derived(first: type, langchain: type) -> Callable[..., BaseChatModel]:
+    """Return LangChain's class with what the first one adds."""
+    return type(langchain.__name__, (first, langchain), {"__module__": __name__})

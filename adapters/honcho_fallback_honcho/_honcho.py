@@ -12,9 +12,8 @@ from honcho_fallback import ApiKey
 from honcho_fallback_honcho._chain import PlannedTarget, identity_of, make_target
 from honcho_fallback_honcho._endpoint import Endpoint
 from honcho_fallback_honcho._keys import NO_KEY, is_placeholder
-from honcho_fallback_honcho._model_settings import ModelSettings
+from honcho_fallback_honcho._model_settings import ModelSettings, read_parameters
 from honcho_fallback_honcho._notices import Effect, Notice, merged
-from honcho_fallback_honcho._parameters import read_parameters
 from honcho_fallback_honcho._slots import (
     DEFAULT_MODEL,
     DEFAULT_TRANSPORT,

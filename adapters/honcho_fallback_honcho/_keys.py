@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from honcho_fallback_honcho._model_settings import ModelSettings
     from honcho_fallback_honcho._settings import Settings
 
-KeyState = Literal["set", "OAuth", "not needed", "missing"]
+KeyState = Literal["set", "refreshed", "not needed", "missing"]
 
 NO_KEY = "not-needed"  # the SDKs insist on one, local servers on none
 
@@ -69,9 +69,9 @@ def find_key(
     if own_key is not None:
         return Key(base_url, api_key(own_key, env), "set")
     is_home = _is_host_of(base_url, transport, defaults)
-    default = defaults.key(transport)
-    if is_home and transport == "nous" and defaults.nous is not None:
-        return Key(base_url, defaults.nous, "OAuth")
+    default, credential = defaults.key(transport), defaults.credential(transport)
+    if is_home and credential is not None:
+        return Key(base_url, credential, "refreshed")
     if is_home and default is not None and not is_placeholder(default.get_secret_value()):
         key = api_key(default.get_secret_value(), key_name(transport))
         return Key(base_url, key, "set")
@@ -81,6 +81,8 @@ def find_key(
     name = key_name(transport) if is_home else f"{env}__OVERRIDES__API_KEY"
     state = "a placeholder" if is_home and default is not None else "not set"
     problem, fix = f"{state}, so there is no key for {host_of(base_url)}", "set it"
+    if is_home and transport == "nous":
+        fix += ", or pass credentials={'nous': ...} that mints one"
     if default is not None and not is_home:
         problem += f", and {key_name(transport)} is not sent there"
         fix = "set it to the key that was given for that host"

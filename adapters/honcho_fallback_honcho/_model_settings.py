@@ -124,3 +124,19 @@ class Level(Section):
     """Hold one dialectic level; only its model is read here."""
 
     agent_model: ModelSettings = Field(alias="model_config", default_factory=ModelSettings)
+
+
+# The attributes of Honcho's ModelConfig, of its fallback and of ConfiguredModelSettings alike.
+_ABOUT_THE_TARGET = {"transport", "model", "overrides", "api_key", "base_url", "fallback"}
+PARAMETERS = tuple(name for name in ModelSettings.model_fields if name not in _ABOUT_THE_TARGET)
+_CACHE = ("mode", "ttl_seconds", "key_version")
+
+
+def read_parameters(settings: Any) -> dict[str, Any]:
+    """Read the parameters that are set, from our settings or from one of Honcho's own objects."""
+    values = {name: getattr(settings, name, None) for name in PARAMETERS}
+    policy = values["cache_policy"]
+    if policy is not None:
+        kept = {name: getattr(policy, name, None) for name in _CACHE}
+        values["cache_policy"] = None if policy.mode == "none" else kept
+    return {name: value for name, value in values.items() if value is not None}

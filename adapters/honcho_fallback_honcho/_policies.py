@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, check_observers
@@ -16,12 +17,13 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
 
-    from honcho_fallback import FallbackObserver
+    from honcho_fallback import Credential, FallbackObserver
     from honcho_fallback_honcho._chain import PlannedTarget
     from honcho_fallback_honcho._notices import Notice
     from honcho_fallback_honcho._settings import Settings, Toml
 
 logger = logging.getLogger("honcho_fallback.honcho")
+NO_CREDENTIALS: Mapping[str, Credential] = MappingProxyType({})
 
 
 class Reading(NamedTuple):
@@ -66,6 +68,8 @@ class LoadOptions(TypedDict, total=False):
         config: Options of all the agents' policies; default ``FallbackConfig.honcho()``. Without
             a timeout of its own it takes LLM_DEFAULT_TIMEOUT.
         observers: The observers of all the agents' calls.
+        credentials: What is refreshed, by transport, such as ``{"nous": ...}``: objects with
+            ``get`` and ``refresh``, in place of the transport's default key.
     """
 
     toml: Toml
@@ -73,16 +77,18 @@ class LoadOptions(TypedDict, total=False):
     strict: bool
     config: FallbackConfig | None
     observers: Iterable[FallbackObserver]
+    credentials: Mapping[str, Credential]
 
 
 def read_settings(
     source: Mapping[str, str] | None = None,
     toml: Toml = None,
     env_file: str | os.PathLike[str] | None = None,
+    credentials: Mapping[str, Credential] = NO_CREDENTIALS,
 ) -> Reading:
     """Read every agent's chain; return what is wrong as notices instead of logging it."""
     environ, file = read_environ(source, env_file), read_file(toml)
-    settings = checked(environ, file)
+    settings = checked(environ, file, credentials)
     tables = (f"{section}_{key}".upper() for section, table in file.items() for key in table)
     names = (*environ, *tables)
     notices = [*find_misnamed(names)]
@@ -101,9 +107,10 @@ def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any 
     strict: bool = False,
     config: FallbackConfig | None = None,
     observers: Iterable[FallbackObserver] = (),
+    credentials: Mapping[str, Credential] = NO_CREDENTIALS,
 ) -> list[AgentPlan]:
     """Read the settings, log what is wrong with them, and return what each agent is made of."""
-    chains, notices, *_ = read_settings(source, toml, env_file)
+    chains, notices, *_ = read_settings(source, toml, env_file, credentials)
     if notices and strict:
         raise FallbackConfigError("\n".join(map(str, notices)))
     for notice in notices:

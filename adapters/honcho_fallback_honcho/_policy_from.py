@@ -9,7 +9,7 @@ from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy,
 from honcho_fallback_honcho._chain import make_target, with_own_name
 from honcho_fallback_honcho._endpoint import Endpoint
 from honcho_fallback_honcho._keys import api_key
-from honcho_fallback_honcho._parameters import read_parameters
+from honcho_fallback_honcho._model_settings import read_parameters
 from honcho_fallback_honcho._slots import DEFAULT_TIMEOUT, TRANSPORTS
 
 if TYPE_CHECKING:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import tomllib
 from collections.abc import Mapping
-from functools import cached_property
 from importlib.util import find_spec
 from io import StringIO
 from pathlib import Path
@@ -13,16 +12,14 @@ from typing import Any, Literal, cast
 
 from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 
-from honcho_fallback import FallbackConfigError
+from honcho_fallback import Credential, FallbackConfigError
 from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._model_settings import Address, Count, Level, ModelSettings, Seconds
-from honcho_fallback_honcho._oauth import OAuthCredential
 from honcho_fallback_honcho._slots import (
     DEFAULT_MAX_TOKENS,
-    DEFAULT_NOUS_PORTAL,
-    DEFAULT_NOUS_STATE,
     DEFAULT_TIMEOUT,
     SLOTS,
+    TRANSPORTS,
     key_name,
 )
 
@@ -75,15 +72,13 @@ class Settings(BaseSettings):
     llm_default_timeout: Seconds = DEFAULT_TIMEOUT
     llm_default_max_tokens: Count = DEFAULT_MAX_TOKENS
 
-    # The Nous portal's OAuth, under the names of Honcho's pull request 737 and of hermes-agent.
-    nous_refresh_token: SecretStr | None = None
-    nous_oauth_state_path: str | None = None
-    nous_portal_base_url: Address = DEFAULT_NOUS_PORTAL
-
     _environ: Mapping[str, str] = PrivateAttr(default_factory=dict)
+    _credentials: Mapping[str, Credential] = PrivateAttr(default_factory=dict)
 
     @staticmethod
-    def read(environ: Mapping[str, str], file: Mapping[str, Any]) -> Settings:
+    def read(
+        environ: Mapping[str, str], file: Mapping[str, Any], credentials: Mapping[str, Credential]
+    ) -> Settings:
         """Read variables and the tables of a file, which they win over."""
 
         class FromThese(Settings):  # sources belong to a class
@@ -95,7 +90,7 @@ class Settings(BaseSettings):
                 return variables, InitSettingsSource(settings_cls, _flat(file))
 
             def model_post_init(self, _: Any, /) -> None:
-                self._environ = environ
+                self._environ, self._credentials = environ, credentials
 
         return FromThese()
 
@@ -115,6 +110,10 @@ class Settings(BaseSettings):
         """Return what a variable of the environment or of ``.env`` holds, be it empty."""
         return self._environ.get(name.upper())
 
+    def credential(self, transport: str) -> Credential | None:
+        """Return what a program passed in place of a transport's default key."""
+        return self._credentials.get(transport)
+
     def key(self, transport: str) -> SecretStr | None:
         """Return a transport's default key."""
         key: SecretStr | None = getattr(self, key_name(transport).lower())
@@ -124,19 +123,6 @@ class Settings(BaseSettings):
         """Return a transport's configured address, or None."""
         url: str | None = getattr(self, f"llm_{transport}_base_url")
         return url
-
-    @cached_property
-    def nous(self) -> OAuthCredential | None:
-        """Return the Nous portal's OAuth, if a token or a state file of it is named."""
-        token, state = self.nous_refresh_token, self.nous_oauth_state_path
-        if token is None and state is None:
-            return None
-        return OAuthCredential.nous(
-            None if token is None else token.get_secret_value(),
-            # A refresh token is good for one use: its successor has to outlive the process.
-            state or DEFAULT_NOUS_STATE,
-            portal=self.nous_portal_base_url or DEFAULT_NOUS_PORTAL,
-        )
 
 
 def read_environ(
@@ -174,10 +160,15 @@ def read_file(toml: Toml) -> dict[str, Any]:
     }
 
 
-def checked(environ: Mapping[str, str], file: Mapping[str, Any]) -> Settings:
+def checked(
+    environ: Mapping[str, str], file: Mapping[str, Any], credentials: Mapping[str, Credential]
+) -> Settings:
     """Return the settings, or refuse them by the names of what is wrong."""
+    for transport in credentials:
+        if transport not in TRANSPORTS:
+            raise FallbackConfigError.unknown(transport, TRANSPORTS, "transport of a credential")
     try:
-        return Settings.read(environ, file)
+        return Settings.read(environ, file, credentials)
     except ValidationError as error:
         details = error.errors(include_input=False, include_context=False)
         problems = "\n".join(_explained(detail, environ) for detail in details)

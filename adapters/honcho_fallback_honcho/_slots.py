@@ -52,10 +52,6 @@ def key_name(transport: str) -> str:
     return f"LLM_{transport.upper()}_API_KEY"
 
 
-DEFAULT_NOUS_PORTAL = "https://portal.nousresearch.com"
-DEFAULT_NOUS_STATE = "~/.honcho/nous_oauth_state.json"
-
-
 def host_of(base_url: str) -> str:
     """Return host and port of an address, fit to be shown: no user, no password, no path."""
     parts = urlsplit(base_url)

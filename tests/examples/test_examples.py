@@ -27,6 +27,7 @@ MODULES = sorted(EXAMPLES.rglob("*.py"))
 SHARED = {"__main__", "endpoints", "simulated"}
 AGENTS = {"agents_sdk", "pydantic_agent"}  # where their frameworks are: tests/agents
 NO_SERVER = {"chat_page", "demo", "service"}  # each has tests of its own
+KEYS = {"nous_key"}  # tests/honcho/test_loaded_credentials.py
 LOADED = {"litellm_proxy/production_handler"}  # by a Proxy: tests/litellm/test_proxy_load.py
 FRAMEWORKS = {f"frameworks/{path.stem}" for path in EXAMPLES.glob("frameworks/*.py")}
 ONE_SWITCH = "openai 503, anthropic 200"
@@ -83,7 +84,7 @@ def run_example(name: str, **more: str) -> list[str]:
 def test_every_example_is_tested() -> None:
     """An example without a row here would run for nobody."""
     names = {path.relative_to(EXAMPLES).with_suffix("").as_posix() for path in MODULES}
-    assert names == {*REQUESTS} | NO_SERVER | LOADED | SHARED | FRAMEWORKS | AGENTS
+    assert names == {*REQUESTS} | NO_SERVER | LOADED | SHARED | FRAMEWORKS | AGENTS | KEYS
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
@@ -229,7 +230,7 @@ def test_a_missing_package_is_named(name: str, missing: str, install: str) -> No
 
 def test_an_unknown_example_is_refused_with_the_known_ones() -> None:
     """A wrong name costs no guess."""
-    known = sorted({*REQUESTS} | NO_SERVER | FRAMEWORKS | AGENTS)
+    known = sorted({*REQUESTS} | NO_SERVER | FRAMEWORKS | AGENTS | KEYS)
     done = run("examples", "raw")
     assert done.returncode == 1
     assert done.stderr == (f"There is no example 'raw'; choose from {', '.join(known)}\n")

@@ -8,7 +8,7 @@ import json
 import re
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import httpx2
@@ -37,12 +37,6 @@ from tests.honcho.chat_models import (
     awaited,
     deriver,
 )
-
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from pytest_httpserver import HTTPServer
-
 
 EXTRA = {"extra_body": {"A": 1}, "extra_headers": {"X-B": "2"}, "extra_query": {"c": "3"}}
 PARAMS = "OVERRIDES__PROVIDER_PARAMS"
@@ -224,6 +218,11 @@ def thinking(config: dict[str, Any], length: int = 2500) -> dict[str, Any]:
             thinking({"thinking_budget": 9}, 2509),
         ),
         ("gemini", {"THINKING_EFFORT": "none"}, thinking({"thinking_budget": 0})),
+        (
+            "gemini",
+            {"THINKING_BUDGET_TOKENS": "9", "THINKING_EFFORT": "low"},
+            thinking({"thinking_budget": 9}, 2509),  # it takes one of the two
+        ),
         ("gemini", {"THINKING_EFFORT": "low"}, thinking({"thinking_level": "LOW"})),
         ("gemini", {"THINKING_EFFORT": "xhigh"}, thinking({"thinking_level": "HIGH"})),
         ("gemini", {PARAMS: json.dumps(EXTRA)}, {"A": 1}),
@@ -332,6 +331,15 @@ def test_a_length_of_the_call_wins_on_both(providers: ProviderServer, fallback: 
     ("transport", "suffix", "value"),
     [
         ("openai", "TOP_K", "5"),
+        ("openai", "THINKING_BUDGET_TOKENS", "9"),
+        ("openai", "CACHE_POLICY__MODE", "prefix"),
+        ("anthropic", "SEED", "7"),
+        ("anthropic", "FREQUENCY_PENALTY", "1"),
+        ("anthropic", "PRESENCE_PENALTY", "1"),
+        ("anthropic", "THINKING_EFFORT", "minimal"),
+        ("anthropic", "STRUCTURED_OUTPUT_MODE", "json_object"),
+        ("gemini", "STRUCTURED_OUTPUT_MODE", "json_object"),
+        ("gemini", "CACHE_POLICY__MODE", "prefix"),
         ("anthropic", "CACHE_POLICY__MODE", "gemini_cached_content"),
         ("gemini", f"{PARAMS}__EXTRA_QUERY", '{"c": "3"}'),
     ],
@@ -405,29 +413,6 @@ def test_a_missing_key_says_what_is_missing(providers: ProviderServer) -> None:
         models["summary"].invoke("hi")
     with pytest.raises(FallbackConfigError, match="LLM_OPENAI_API_KEY: not set"):
         load_chat_models({}, strict=True)
-
-
-@pytest.mark.parametrize("verb", ["invoke", "astream"])
-def test_a_key_that_is_refreshed_comes_with_each_request(
-    providers: ProviderServer, httpserver: HTTPServer, tmp_path: Path, verb: str
-) -> None:
-    """The Nous portal's OAuth: the key is minted when the first request needs it, and kept."""
-    token = {"access_token": "at-1", "refresh_token": "rt-2", "expires_in": 3600}
-    httpserver.expect_ordered_request("/api/oauth/token").respond_with_json(token)
-    minted = {"api_key": "minted-key", "expires_in": 7200}
-    httpserver.expect_ordered_request("/api/oauth/agent-key").respond_with_json(minted)
-    providers["nous"].key = "minted-key"
-    more = {
-        "NOUS_PORTAL_BASE_URL": httpserver.url_for("").rstrip("/"),
-        "NOUS_REFRESH_TOKEN": "rt-1",
-        "NOUS_OAUTH_STATE_PATH": str(tmp_path / "state.json"),
-        "LLM_NOUS_API_KEY": "",
-    }
-    model = deriver(providers, "nous", "anthropic", **more)
-    assert "minted-key" not in repr(model.candidates)
-    for _ in range(2):
-        assert ask(model, verb).text == "hello from nous"
-    assert {*providers.order} == {"nous"}
 
 
 # --- structured output -------------------------------------------------------------------------

@@ -94,9 +94,9 @@ def test_doctor_says_what_could_not_work(environ: dict[str, str], status: int, t
 
 
 def test_doctor_shows_the_state_of_each_key() -> None:
-    """A key is set, missing, not needed, or fetched by OAuth; the key itself is not shown."""
-    environ = {**KEYS, "NOUS_REFRESH_TOKEN": SECRET}
-    states = {"anthropic": "set", "gemini": "missing", "lmstudio": "not needed", "nous": "OAuth"}
+    """A key is set, missing or not needed; the key itself is not shown."""
+    environ = KEYS
+    states = {"anthropic": "set", "gemini": "missing", "lmstudio": "not needed", "nous": "missing"}
     for transport, state in states.items():
         output = run("doctor", **environ, **{f"{F}__MODEL": f"{transport}/x"})[1]
         assert re.search(rf"then +{transport}/x +{state} +\S+\n", output)
@@ -281,46 +281,6 @@ def test_dry_run_says_what_was_ignored_and_not_read(empty_folder: Path) -> None:
     assert "Nobody answers" in table
 
 
-def test_dry_run_takes_recoveries_for_successful(tmp_path: Path) -> None:
-    """A refused token is refreshed and the same target asked again; nothing is fetched or written."""
-    state = tmp_path / "state.json"
-    environ = {
-        **KEYS,
-        "NOUS_REFRESH_TOKEN": "t",
-        "NOUS_OAUTH_STATE_PATH": str(state),
-        "DERIVER_MODEL_CONFIG__TRANSPORT": "nous",
-        "DERIVER_MODEL_CONFIG__MODEL": "hermes",
-    }
-    status, output = run("dry-run", "--agent", "deriver", "--fail", "401", **environ)
-    assert status == 0
-    assert re.search(r"\n1 +nous/hermes +0 s +401 authentication +\n", output)
-    assert re.search(r"\n2 +nous/hermes .*\(after a refresh of its credential\)", output)
-    assert not state.exists()
-
-
-@pytest.mark.parametrize(
-    ("args", "text"),
-    [
-        (["--agent", "derivr"], "--agent: got 'derivr'; choose from deriver, dialectic.minimal"),
-        (["--agent", "deriver", "--fail", "200"], "--fail: got '200'; pass 400 to 599, timeout"),
-        (["--agent", "deriver", "--fail", "slow"], "--fail: got 'slow'"),
-        (
-            ["--agent", "summary", "--fail", "503", "--fail", "503"],
-            "--fail: given 2 times; summary",
-        ),
-        (
-            ["--agent", "deriver", "--preset", "x"],
-            "--preset: got 'x'; choose from honcho, default",
-        ),
-    ],
-)
-def test_a_dry_run_that_makes_no_sense_is_refused(args: list[str], text: str) -> None:
-    """Each option's mistake is named, with what there is to choose from."""
-    status, output = run("dry-run", *args, **FINE)
-    assert status == 2
-    assert output.startswith(f"honcho-fallback: {text}")
-
-
 @settings(
     suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=20, deadline=None
 )
@@ -328,7 +288,7 @@ def test_a_dry_run_that_makes_no_sense_is_refused(args: list[str], text: str) ->
     name=st.sampled_from(
         [f"{F}__OVERRIDES__API_KEY", f"{F}__API_KEY", f"{F}__BASE_URL", "LLM_OPENAI_API_KEY", F,
          "LLM_OPENAI_BASE_URL", "LLM_ANTHROPIC_BASE_URL", f"{F}__OVERRIDES__PROVIDER_PARAMS",
-         f"{F}__SEED", f"{F}__UNKNOWN", "DIALECTIC_LEVELS", "LLM_OPENAI_APIKEY", "NOUS_REFRESH_TOKEN"]
+         f"{F}__SEED", f"{F}__UNKNOWN", "DIALECTIC_LEVELS", "LLM_OPENAI_APIKEY"]
     ),
     form=st.sampled_from(
         [SECRET, f'{{"extra_headers": {{"Authorization": "{SECRET}"}}}}', f'{{"{SECRET[:2]}',

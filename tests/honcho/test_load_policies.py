@@ -18,7 +18,6 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import Endpoint, load_policies
-from honcho_fallback_honcho._parameters import PARAMETERS, known_to
 from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
@@ -247,34 +246,6 @@ def test_provider_params_belong_to_the_endpoint() -> None:
     client = endpoint(loaded(**environ)["deriver"])
     assert {name: getattr(client, name) for name in given} == given
     assert repr(client) == "<Endpoint openai at api.openai.com>"
-
-
-@pytest.mark.parametrize(
-    ("wire", "transport", "missing"),
-    [
-        ("openai", "openai", {"top_k", "thinking_budget_tokens", "cache_policy"}),
-        ("openai", "lmstudio", {"thinking_budget_tokens", "cache_policy"}),
-        (
-            "anthropic",
-            "anthropic",
-            {
-                "frequency_penalty",
-                "presence_penalty",
-                "seed",
-                "structured_output_mode",
-                "thinking_effort",
-            },
-        ),
-        ("gemini", "gemini", {"structured_output_mode", "cache_policy", "thinking_effort"}),
-    ],
-)
-def test_a_parameter_that_a_wire_does_not_have_is_dropped(
-    wire: str, transport: str, missing: set[str]
-) -> None:
-    """G-31: it is left out, rather than refused by the provider."""
-    every: dict[str, Any] = dict.fromkeys(PARAMETERS, 1)
-    every |= {"thinking_effort": "minimal", "cache_policy": {"mode": "prefix"}}
-    assert known_to(wire, transport, every).keys() == every.keys() - missing
 
 
 def test_nothing_is_inherited_from_the_primary() -> None:

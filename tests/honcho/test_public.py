@@ -22,7 +22,7 @@ def test_policies_load_no_framework_and_no_sdk() -> None:
     code = (
         "import json, sys\n"
         "from honcho_fallback_honcho import load_policies, policy_from\n"
-        "load_policies({'LLM_OPENAI_API_KEY': 'k', 'NOUS_REFRESH_TOKEN': 't'})\n"
+        "load_policies({'LLM_OPENAI_API_KEY': 'k'})\n"
         "print(json.dumps(sorted(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
@@ -31,10 +31,10 @@ def test_policies_load_no_framework_and_no_sdk() -> None:
 
 
 def test_policies_from_objects_need_no_extra() -> None:
-    """Honcho's own objects are read without pydantic-settings and filelock."""
+    """Honcho's own objects are read without pydantic-settings."""
     code = (
         "import sys\n"
-        "for name in ('pydantic_settings', 'filelock', 'dotenv'): sys.modules[name] = None\n"
+        "for name in ('pydantic_settings', 'dotenv'): sys.modules[name] = None\n"
         "from types import SimpleNamespace\n"
         "from honcho_fallback_honcho import policy_from\n"
         "print(policy_from(SimpleNamespace(model='m', transport='openai')))"

@@ -338,7 +338,7 @@ def test_no_secret_is_ever_shown(name: str, form: str, strict: bool) -> None:
     logger.setLevel(logging.DEBUG)
     try:
         policies: dict[str, Any] = load_policies(environ, strict=strict)
-        shown += [repr(policies), str(read_settings(environ)), repr(checked(environ, {}))]
+        shown += [repr(policies), str(read_settings(environ)), repr(checked(environ, {}, {}))]
         for policy in policies.values():
             shown += [f"{target!r} {target.client!r}" for target in policy.targets]
             shown.append(repr(policy.start()))

@@ -1,0 +1,255 @@
+"""Credentials that a program passes, and the example that keeps a key of the Nous portal."""
+
+from __future__ import annotations
+
+import json
+import runpy
+import stat
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import openai
+import pytest
+
+from honcho_fallback import ApiKey, CredentialError, FallbackConfigError
+from honcho_fallback_honcho import Endpoint, load_chat_models, load_policies
+from tests.helpers.portal import REFRESH, Portal
+from tests.honcho.chat_models import settings
+
+if TYPE_CHECKING:
+    from pytest_httpserver import HTTPServer
+
+    from honcho_fallback import Attempt, FallbackPolicy, FallbackRun
+    from tests.helpers.provider import Provider, ProviderServer
+
+NOUS_HOST = "https://inference-api.nousresearch.com/v1"
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "nous_key.py"
+NousKey: Any = runpy.run_path(str(EXAMPLE))["NousKey"]
+MESSAGES: Any = [{"role": "user", "content": "hi"}]
+
+
+@pytest.fixture
+def portal(httpserver: HTTPServer, monkeypatch: pytest.MonkeyPatch) -> Portal:
+    monkeypatch.setenv("no_proxy", "*")
+    monkeypatch.setenv("NOUS_REFRESH_TOKEN", f"{REFRESH}0")
+    return Portal(httpserver)
+
+
+@pytest.fixture
+def state(tmp_path: Path) -> Path:
+    return tmp_path / "state" / "nous.json"
+
+
+@pytest.fixture
+def nous_key(portal: Portal, state: Path) -> Any:
+    return NousKey(str(state), portal.url)
+
+
+@pytest.fixture
+def provider(providers: ProviderServer) -> Provider:
+    return providers.new("nous", key="key-1")
+
+
+@pytest.fixture
+def environ(provider: Provider) -> dict[str, str]:
+    """Name a deriver at the Nous host, with a fallback that is never needed."""
+    return {
+        "DERIVER_MODEL_CONFIG__TRANSPORT": "nous",
+        "DERIVER_MODEL_CONFIG__MODEL": "hermes-4",
+        "DERIVER_MODEL_CONFIG__FALLBACK__MODEL": "lmstudio/qwen",
+        "DERIVER_MODEL_CONFIG__FALLBACK__OVERRIDES__BASE_URL": f"{provider.url}-fallback",
+        "LLM_NOUS_BASE_URL": provider.url,
+    }
+
+
+def call(policy: FallbackPolicy, run: FallbackRun | None = None) -> str:
+    """Ask with a client that is made of what an attempt names."""
+
+    def ask(attempt: Attempt) -> str:
+        endpoint, credential = attempt.target.client, attempt.target.credential
+        assert isinstance(endpoint, Endpoint)
+        assert credential is not None
+        url, key = endpoint.base_url, str(credential.get())
+        with openai.OpenAI(base_url=url, api_key=key, max_retries=0) as client:
+            answer = client.chat.completions.create(model=attempt.target.model, messages=MESSAGES)
+        return str(answer.choices[0].message.content)
+
+    return policy.call(ask, run=run)
+
+
+def keys(provider: Provider) -> list[str]:
+    return [request.key for request in provider.requests]
+
+
+def test_a_401_refreshes_once_and_the_same_target_is_asked_again(
+    environ: dict[str, str],
+    portal: Portal,
+    provider: Provider,
+    nous_key: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """HON-077, HON-080: the key is the credential's; no secret shows."""
+    caplog.set_level("DEBUG")
+    policies = load_policies(environ, credentials={"nous": nous_key})
+    policy = policies["deriver"]
+    assert call(policy) == f"hello from {provider.name}"
+    provider.key = "key-2"  # the first one is revoked before its end
+    run = policy.start()
+    assert call(policy, run) == f"hello from {provider.name}"
+    assert keys(provider) == ["key-1", "key-1", "key-2"]
+    assert portal.token_requests == [f"{REFRESH}0", f"{REFRESH}1"]
+    assert run.record.attempts[1].note == "after a refresh of its credential"
+    ours = [one.getMessage() for one in caplog.records if one.name.startswith("honcho_fallback")]
+    shown = f"{ours} {run.record.explain()} {run.record.to_dict()} {policies} {policy.targets}"
+    assert not any(secret in shown for secret in (REFRESH, "key-1", "key-2", "at-1", "at-2"))
+
+
+def test_where_a_refresh_brings_nothing_the_providers_own_401_comes_out(
+    environ: dict[str, str], portal: Portal, provider: Provider, nous_key: Any
+) -> None:
+    """HON-078: the caller gets the SDK's exception; the record says why there is no new key."""
+    policy = load_policies(environ, credentials={"nous": nous_key})["deriver"]
+    call(policy)
+    provider.key = "key-2"
+    portal.number = 7
+    run = policy.start()
+    with pytest.raises(openai.AuthenticationError, match="401"):
+        call(policy, run)
+    assert keys(provider) == ["key-1", "key-1"]
+    note = run.record.attempts[0].note or ""
+    assert note.startswith("its refresh failed: the portal answered 400; move ")
+    assert REFRESH not in note
+
+
+def test_an_unreachable_portal_is_explained_where_there_was_no_key_yet(
+    environ: dict[str, str], provider: Provider, portal: Portal, state: Path
+) -> None:
+    """HON-087: no request is sent without a key, and what comes out carries the reason."""
+    assert portal.minted == 0
+    nowhere = NousKey(str(state), "http://127.0.0.1:1")
+    policy = load_policies(environ, credentials={"nous": nowhere})["deriver"]
+    with pytest.raises(CredentialError, match="there is no valid key at hand") as caught:
+        call(policy)
+    (note,) = caught.value.__notes__
+    assert "its refresh failed: ConnectError" in note
+    assert keys(provider) == []
+
+
+def test_others_never_refresh(
+    environ: dict[str, str], portal: Portal, provider: Provider, nous_key: Any
+) -> None:
+    """HON-079: another transport's 401 is no matter of the portal."""
+    environ["DERIVER_MODEL_CONFIG__TRANSPORT"] = "openai"
+    environ |= {"LLM_OPENAI_BASE_URL": provider.url, "LLM_OPENAI_API_KEY": "stale"}
+    run = (policy := load_policies(environ, credentials={"nous": nous_key})["deriver"]).start()
+    with pytest.raises(openai.AuthenticationError, match="401"):
+        call(policy, run)
+    assert (keys(provider), portal.token_requests) == (["stale"], [])
+    assert run.record.attempts[0].note is None
+
+
+NOUS = {"TRANSPORT": "nous", "MODEL": "m"}
+
+
+@pytest.mark.parametrize(
+    ("model", "environ", "key"),
+    [
+        (NOUS, {}, "passed"),
+        (NOUS, {"LLM_NOUS_API_KEY": "default"}, "passed"),
+        (NOUS, {"LLM_NOUS_BASE_URL": "https://nous.example/v1"}, "passed"),
+        (NOUS | {"OVERRIDES__BASE_URL": NOUS_HOST}, {}, "passed"),
+        (NOUS | {"OVERRIDES__BASE_URL": "https://other.example/v1"}, {}, "missing"),
+        (NOUS | {"OVERRIDES__BASE_URL": NOUS_HOST.replace("https", "http")}, {}, "missing"),
+        (NOUS | {"OVERRIDES__API_KEY": "own"}, {}, "own"),
+        (NOUS | {"OVERRIDES__API_KEY_ENV": "MINE"}, {"MINE": "own"}, "own"),
+        (NOUS | {"API_KEY": "own"}, {}, "own"),
+        (NOUS | {"TRANSPORT": "openai", "OVERRIDES__BASE_URL": NOUS_HOST}, {}, "missing"),
+        (
+            NOUS | {"TRANSPORT": "openai_compatible", "OVERRIDES__BASE_URL": NOUS_HOST},
+            {"LLM_OPENAI_COMPATIBLE_API_KEY": "default"},
+            "missing",
+        ),
+    ],
+)
+def test_whose_key_is_the_passed_one(
+    model: dict[str, str], environ: dict[str, str], key: str
+) -> None:
+    """Targets of its transport at that one's host, unless they have a key of their own."""
+    named = {f"DERIVER_MODEL_CONFIG__FALLBACK__{name}": value for name, value in model.items()}
+    passed = ApiKey("passed")
+    policies = load_policies({**environ, **named}, credentials={"nous": passed})
+    credential = policies["deriver"].targets[-1].credential
+    assert credential is not None
+    assert (credential is passed) == (key == "passed")
+    if key == "missing":
+        with pytest.raises(CredentialError):
+            credential.get()
+    else:
+        assert credential.get() == key
+
+
+def test_a_credential_of_no_transport_is_refused() -> None:
+    """The error says which transports there are, and which one may be meant."""
+    with pytest.raises(FallbackConfigError, match=r"nuos: .*did you mean nous"):
+        load_policies({}, credentials={"nuos": ApiKey("k")})
+
+
+def test_a_chat_model_takes_the_key_anew_with_each_request(
+    portal: Portal, providers: ProviderServer, nous_key: Any
+) -> None:
+    """The key is minted when the first request needs it, and kept until it is refused."""
+    providers["nous"].key = "key-1"
+    environ = settings(providers, "nous", "anthropic")
+    model = load_chat_models(environ, credentials={"nous": nous_key})["deriver"]
+    for key in ("key-1", "key-2"):
+        providers["nous"].key = key
+        assert model.invoke("hi").text == "hello from nous"
+    assert portal.minted == 2
+    assert "key-2" not in repr(model.candidates)
+    assert {*providers.order} == {"nous"}
+
+
+# --- the example -------------------------------------------------------------------------------
+
+
+def test_the_file_is_private_and_nothing_else_is_written(nous_key: Any, state: Path) -> None:
+    """HON-083, HON-084: for the owner alone, in a folder for the owner alone."""
+    nous_key.refresh()
+    assert stat.S_IMODE(state.parent.stat().st_mode) == 0o700
+    assert stat.S_IMODE(state.stat().st_mode) == 0o600
+    kept = json.loads(state.read_text())
+    assert (kept["refresh_token"], kept["key"]) == (f"{REFRESH}1", "key-1")
+    assert {path.name for path in state.parent.iterdir()} == {"nous.json", "nous.json.lock"}
+
+
+def test_what_a_process_left_is_newer_than_the_variable(portal: Portal, state: Path) -> None:
+    """HON-083: the next process takes even its key over, and refreshes with its token."""
+    first, second = NousKey(str(state), portal.url), NousKey(str(state), portal.url)
+    first.refresh()
+    assert second.get() == "key-1"
+    second.refresh()  # the first key was refused
+    assert first.get() == "key-2"
+    assert portal.token_requests == [f"{REFRESH}0", f"{REFRESH}1"]
+
+
+def test_those_who_wait_for_another_process_take_its_key(portal: Portal, state: Path) -> None:
+    """A lock file lets one refresh at a time; the refresh token is spent once."""
+    processes = [NousKey(str(state), portal.url) for _ in range(8)]
+    with ThreadPoolExecutor(8) as threads:
+        list(threads.map(NousKey.refresh, processes))
+    assert {one.get() for one in processes} == {"key-1"}
+    assert portal.token_requests == [f"{REFRESH}0"]
+
+
+def test_a_key_that_was_not_minted_costs_no_refresh_token(
+    portal: Portal, nous_key: Any, state: Path
+) -> None:
+    """HON-085: the successor is kept before the key is asked for."""
+    portal.min_ttl = 1
+    with pytest.raises(CredentialError, match="the portal answered 400"):
+        nous_key.refresh()
+    assert json.loads(state.read_text()) == {"refresh_token": f"{REFRESH}1"}
+    portal.min_ttl = 7200
+    nous_key.refresh()
+    assert nous_key.get() == "key-1"
