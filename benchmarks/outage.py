@@ -16,7 +16,7 @@ from benchmarks.measure import Figure, Interval, ratio
 from benchmarks.measure import measure as measure_rounds
 from benchmarks.report import Bar, Result, bar, table
 from honcho_fallback import FallbackConfig
-from honcho_fallback.simulate import RetryThenNext, Scenario, simulate
+from honcho_fallback.simulate import Scenario, retry_then_next, simulate
 from tests.helpers.provider import ProviderProcess
 
 if TYPE_CHECKING:
@@ -128,10 +128,10 @@ DAYS: dict[str, dict[str, Any]] = {
     "breaks streams off": {"kind": "dropped", "delay": 1.0, "after_content": True, "share": 0.5},
     "is 15 times as slow": {"kind": "slow", "factor": 15},
 }
-CONTENDERS: dict[str, FallbackConfig | RetryThenNext] = {
+CONTENDERS: dict[str, FallbackConfig] = {
     "FallbackConfig()": FallbackConfig(),
     "FallbackConfig.resilient()": FallbackConfig.resilient(),
-    "SDK's retries, then the next": RetryThenNext(),
+    "SDK's retries, then the next": retry_then_next(),
 }
 PEER = "SDK's retries, then the next"
 

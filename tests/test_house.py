@@ -229,11 +229,11 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     ),
     "testing": (930, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
     "tools": (1193, ("honcho_fallback/tools",)),
-    "simulate": (1070, ("honcho_fallback/simulate",)),
+    "simulate": (1058, ("honcho_fallback/simulate",)),
     "cli": (759, ("honcho_fallback/cli",)),
     "langchain": (4213, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2658, ("adapters/honcho_fallback_litellm",)),
-    "honcho": (2658, ("adapters/honcho_fallback_honcho",)),
+    "honcho": (2058, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         1046,
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),

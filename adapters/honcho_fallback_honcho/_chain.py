@@ -11,7 +11,13 @@ from honcho_fallback_honcho._endpoint import Endpoint
 from honcho_fallback_honcho._keys import NO_KEY, find_key
 from honcho_fallback_honcho._model_settings import read_parameters
 from honcho_fallback_honcho._notices import Notice
-from honcho_fallback_honcho._slots import DEFAULT_MODEL, DEFAULT_TRANSPORT, SLOTS, TRANSPORTS
+from honcho_fallback_honcho._slots import (
+    DEFAULT_MODEL,
+    DEFAULT_TRANSPORT,
+    SLOTS,
+    TRANSPORTS,
+    host_of,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -49,7 +55,7 @@ def read_chain(agent: str, settings: Settings) -> tuple[tuple[PlannedTarget, ...
     notices: list[Notice] = []
     for node in _nodes(settings.model_of(agent), SLOTS[agent]):
         notices += _unknown(node)
-        named = _named(node, notices)
+        named = _named(node, settings, notices)
         planned = None if named is None else _planned(node, *named, settings, notices)
         if planned is None:
             continue
@@ -60,7 +66,8 @@ def read_chain(agent: str, settings: Settings) -> tuple[tuple[PlannedTarget, ...
             chain.append(replace(planned, target=target))
         else:
             problem = "the same model with the same key, address and parameters as one before"
-            notices.append(Notice(node.env, problem, "name another model or address"))
+            fix = "name another model or address"
+            notices.append(Notice(node.env, problem, fix))
     return tuple(chain), [notice._replace(agents=(agent,)) for notice in notices]
 
 
@@ -73,7 +80,7 @@ def _nodes(primary: ModelSettings, env: str) -> Iterator[_Node]:
         node = node.fallback
 
 
-def _named(node: _Node, notices: list[Notice]) -> tuple[str, str] | None:
+def _named(node: _Node, defaults: Settings, notices: list[Notice]) -> tuple[str, str] | None:
     transport, model = node.settings.transport, node.settings.model
     if not node.is_fallback:
         return transport or DEFAULT_TRANSPORT, model or DEFAULT_MODEL
@@ -87,9 +94,13 @@ def _named(node: _Node, notices: list[Notice]) -> tuple[str, str] | None:
         for name, value in (("TRANSPORT", transport), ("MODEL", model))
         if value is None
     )
+    # To Honcho an empty model is one that it asks for, and its requests fail.
+    starts = transport is not None and defaults.variable(f"{node.env}__MODEL") == ""
     problem = f"the fallback is ignored, {missing} is missing"
+    if not starts:
+        problem = f"Honcho does not start, {problem}"
     fix = "set both TRANSPORT and MODEL, or MODEL=transport/model, or neither"
-    notices.append(Notice(node.env, problem, fix))
+    notices.append(Notice(node.env, problem, fix, effect="fails" if starts else "stops"))
     return None
 
 
@@ -105,6 +116,11 @@ def _planned(
         if node.is_fallback:
             return None
         raise FallbackConfigError(str(notices[-1]))
+    prefix = "" if settings.transport or node.is_fallback else model.partition("/")[0]
+    if prefix in TRANSPORTS and key.base_url == TRANSPORTS[transport].base_url:
+        problem = f"without TRANSPORT the data goes to {host_of(key.base_url)}"
+        fix = f"set {node.env}__TRANSPORT, and MODEL without {prefix}/"
+        notices.append(Notice(f"{node.env}__MODEL", problem, fix, effect="elsewhere"))
     more = settings.overrides.provider_params
     endpoint = Endpoint(
         transport,
@@ -160,7 +176,7 @@ def _unknown(node: _Node) -> Iterator[Notice]:
     for env, table in tables.items():
         for key in () if table is None else table.unknown:
             name = f"{env}__{key.upper()}"
-            yield Notice(name, "nothing reads it", "check its spelling", effect="fails")
+            yield Notice(name, "nothing reads it", "check its spelling")
 
 
 def identity_of(planned: PlannedTarget) -> tuple[object, ...]:

@@ -22,6 +22,7 @@ from honcho_fallback_honcho._policies import LoadOptions, plan_agents
 if find_spec("langchain_core") is None:  # its own adapter would name an extra that is not enough
     import_extra("langchain_core", "providers")
 
+import httpx
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import SystemMessage
 from langchain_core.runnables import RunnableLambda
@@ -32,6 +33,7 @@ from honcho_fallback_langchain import FallbackChatModel
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
+    from ssl import SSLContext
 
     from langchain_core.language_models import LanguageModelInput
     from langchain_core.language_models.base import LangSmithParams
@@ -185,12 +187,26 @@ def _gemini_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseChatMo
 
 
 @cache  # neither follows a redirect with a key
-def _gemini_transports() -> tuple[Any, Any]:
-    httpx = import_extra("httpx", "providers")
+def _gemini_transports() -> tuple[httpx.Client, httpx.AsyncClient]:
     verify = httpx.create_ssl_context()  # once for all of them: it reads every certificate
-    # A connection belongs to the event loop that opened it, and a worker may run one per task.
-    none_kept = httpx.Limits(max_keepalive_connections=0)
-    return httpx.Client(verify=verify), httpx.AsyncClient(verify=verify, limits=none_kept)
+    return httpx.Client(verify=verify), _LoopsClient(verify=verify)
+
+
+class _LoopsClient(httpx.AsyncClient):
+    """Send each request with a client of its own, which keeps no connection.
+
+    A worker may run an event loop per task: a pool of connections belongs to one loop, and the
+    loops' threads would break its lists.
+    """
+
+    def __init__(self, *, verify: SSLContext) -> None:
+        super().__init__(verify=verify)
+        self._verify = verify
+
+    async def send(self, request: httpx.Request, **options: Any) -> httpx.Response:
+        limits = httpx.Limits(max_keepalive_connections=0)
+        client = httpx.AsyncClient(verify=self._verify, limits=limits)
+        return await client.send(request, **options)
 
 
 _WIRES: dict[str, tuple[Mapping[str, str], Callable[..., BaseChatModel]]] = {
@@ -315,4 +331,5 @@ class _GeminiModel(_DiscreetModel):
 @cache
 def _derived(first: type, langchain: type) -> Callable[..., BaseChatModel]:
     """Return LangChain's class with what the first one adds."""
-    return type(langchain.__name__, (first, langchain), {"__module__": __name__})
+    derived = type(langchain.__name__, (first, langchain), {"__module__": __name__})
+    return cast("Callable[..., BaseChatModel]", derived)

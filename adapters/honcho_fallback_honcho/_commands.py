@@ -25,16 +25,10 @@ _EnvFile = Annotated[
 _Toml = Annotated[Path | None, typer.Option(help="Honcho's config.toml.")]
 # A user typed an option; the settings' reader names its own argument.
 _OPTION_OF = {"env_file": "--env-file", "toml": "--toml"}
-# Whose order and waits a dry run shows, by whether Honcho starts.
-_MEANS = {
-    True: "In Honcho with policy_from(); without it the fallback is asked in the last of three "
-    "attempts.",
-    False: "With load_policies(); Honcho does not start.",
-}
 
 
 def doctor(env_file: _EnvFile = None, toml: _Toml = None) -> None:
-    """Read the settings of Honcho's models; say what Honcho does with them, and what to mend.
+    """Read the settings of Honcho's models; say who is asked, what Honcho ignores, what to mend.
 
     No key is shown. Exit status 1 where Honcho does not start, sends data elsewhere, or something
     could not work.
@@ -55,7 +49,9 @@ def dry_run(
             "targets down the chain; those not named answer."
         ),
     ] = None,
-    preset: Annotated[str, typer.Option(help="honcho, default, resilient or hermes.")] = "honcho",
+    preset: Annotated[
+        str, typer.Option(help="As simulate takes it: a name, or a TOML file.")
+    ] = "honcho",
     env_file: _EnvFile = None,
     toml: _Toml = None,
 ) -> None:
@@ -63,16 +59,11 @@ def dry_run(
     with _clear_endings():
         from honcho_fallback_honcho import _doctor  # noqa: PLC0415 # see above
         from honcho_fallback_honcho._dry_run import rehearse, show  # noqa: PLC0415 # see above
-        from honcho_fallback_honcho._honcho import read_as_honcho  # noqa: PLC0415 # see above
-        from honcho_fallback_honcho._policies import read_settings  # noqa: PLC0415 # see above
 
-        reading = read_settings(None, toml, env_file)
-        honcho = read_as_honcho(reading)
-        record, end = rehearse(honcho if honcho.chains else reading, agent, fail or [], preset)
-        console = Console()
+        reading, console = _doctor.read_for_honcho(env_file, toml), Console()
+        record, end = rehearse(reading, agent, fail or [], preset)
         _doctor.print_lines(console, _doctor.files_read(env_file, toml))
-        _doctor.print_lines(console, _doctor.lines_of_notices(honcho, agent))
-        _doctor.print_lines(console, (("", ""), (_MEANS[bool(honcho.chains)], "")))
+        _doctor.print_lines(console, _doctor.lines_of_notices(reading, agent))
         show(record, end, console)
 
 

@@ -10,11 +10,12 @@ from collections import Counter
 from itertools import islice
 from pathlib import Path
 from textwrap import TextWrapper
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from rich.text import Text
 
-from honcho_fallback_honcho._honcho import read_as_honcho
+from honcho_fallback_honcho._honcho import differences
+from honcho_fallback_honcho._notices import Effect
 from honcho_fallback_honcho._policies import read_settings
 from honcho_fallback_honcho._slots import SLOTS
 
@@ -30,6 +31,7 @@ _Line = tuple[str, str]  # the text, without markup, and one of rich's styles
 
 _BLANK: _Line = ("", "")
 _STYLES = {"hint": "yellow", "fails": "red", "stops": "red", "elsewhere": "bold red"}
+_OURS = "As load_policies() and load_chat_models() read them; where Honcho differs, see above:"
 _IN_HONCHO = (
     "Honcho asks the fallback in the last of three attempts; with policy_from() after the first.",
     "A request may take 600 s, with policy_from() 180 s, or what PROVIDER_PARAMS__TIMEOUT says.",
@@ -38,26 +40,30 @@ _IN_HONCHO = (
 
 def examine(console: Console, env_file: Path | None, toml: Path | None) -> bool:
     """Print what Honcho does, why, and the chains; tell whether everything could work."""
-    reading = read_settings(None, toml, env_file)
-    honcho = read_as_honcho(reading)
+    reading = read_for_honcho(env_file, toml)
     read, *unread = files_read(env_file, toml)
-    print_lines(console, [_answer(honcho), *unread, *lines_of_notices(honcho)])
-    if honcho.chains:
-        print_lines(console, [*_chains(honcho), _BLANK, *((line, "") for line in _IN_HONCHO)])
-    else:
-        print_lines(console, [_BLANK, ("What load_policies() and load_chat_models() read:", "")])
-        print_lines(console, _chains(reading))
+    print_lines(console, [_answer(reading), *unread, *lines_of_notices(reading)])
+    print_lines(console, [_BLANK, (_OURS, "")])
+    print_lines(console, [*_chains(reading), _BLANK, *((line, "") for line in _IN_HONCHO)])
     print_lines(console, [_BLANK, read])
-    return all(notice.effect == "hint" for notice in honcho.notices)
+    return all(notice.effect == "hint" for notice in reading.notices)
 
 
-def _answer(honcho: Reading) -> _Line:
-    count = Counter(notice.effect for notice in honcho.notices)
+def read_for_honcho(env_file: Path | None, toml: Path | None) -> Reading:
+    """Read the settings as our loaders do, and add what Honcho does otherwise; the worst first."""
+    reading = read_settings(None, toml, env_file)
+    notices = (*reading.notices, *differences(reading))
+    order = get_args(Effect).index
+    return reading._replace(notices=tuple(sorted(notices, key=lambda one: order(one.effect))))
+
+
+def _answer(reading: Reading) -> _Line:
+    count = Counter(notice.effect for notice in reading.notices)
     settings = {effect: f"{n} setting{'s' * (n > 1)}" for effect, n in count.items()}
-    if not honcho.chains:
+    if "stops" in settings:
         return f"Honcho does not start: {settings['stops']}.", "bold red"
-    covered = sum(any(one.key == "set" for one in chain[1:]) for chain in honcho.chains.values())
-    answer = f"{covered} of {len(honcho.chains)} agents have a fallback"
+    covered = sum(len(chain) > 1 for chain in reading.chains.values())
+    answer = f"{covered} of {len(reading.chains)} agents have a fallback"
     if "elsewhere" in settings:
         data = f"Honcho sends data elsewhere than these settings say: {settings['elsewhere']}"
         return f"{data}; {answer}.", "bold red"

@@ -9,27 +9,25 @@ from rich.text import Text
 
 from honcho_fallback import (
     CredentialError,
-    FallbackConfig,
     FallbackConfigError,
     FallbackError,
     FallbackPolicy,
 )
+from honcho_fallback.simulate import load_policy
 from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Callable, Sequence
 
     from rich.console import Console
 
     from honcho_fallback import CallRecord
     from honcho_fallback_honcho._policies import Reading
 
-_PRESETS: dict[str, Callable[[], FallbackConfig]] = {
-    "honcho": FallbackConfig.honcho,
-    "default": FallbackConfig,
-    "resilient": FallbackConfig.resilient,
-    "hermes": FallbackConfig.hermes,
-}
+_WHOSE = (
+    "With load_policies(), and in Honcho with policy_from(); "
+    "without them the fallback is asked in the last of three attempts."
+)
 _WORDS: dict[str, Callable[[], Exception]] = {
     "timeout": TimeoutError,
     "connection": ConnectionResetError,
@@ -40,8 +38,9 @@ def rehearse(
     reading: Reading, agent: str, outcomes: Sequence[str], preset: str
 ) -> tuple[CallRecord, str]:
     """Ask a real run of the agent's policy what it would do, and say how the call would end."""
-    _check_choice("--agent", agent, reading.chains)
-    _check_choice("--preset", preset, _PRESETS)
+    if agent not in reading.chains:
+        raise FallbackConfigError.unknown(agent, reading.chains, "agent")
+    config = load_policy(preset)[1]
     chain = reading.chains[agent]
     targets = [planned.target for planned in chain]
     errors = [_error(outcome) for outcome in outcomes]
@@ -52,7 +51,7 @@ def rehearse(
     # A target without its key cannot answer.
     rest = [CredentialError("no key") if one.key == "missing" else None for one in chain]
     errors += rest[len(errors) :]
-    policy = FallbackPolicy(targets, _PRESETS[preset](), agent=agent)
+    policy = FallbackPolicy(targets, config, agent=agent)
     run = policy.start(turn=policy.turn())
     attempt = run.attempt
     try:
@@ -83,15 +82,8 @@ def show(record: CallRecord, end: str, console: Console) -> None:
         table.add_row(Text(str(number)), Text(attempt.target), Text(wait), says)
     for name, why in record.untried:
         table.add_row(Text("-"), Text(name), Text(""), Text(f"never asked: {why}"))
-    console.print(table)
+    console.print(Text(f"\n{_WHOSE}"), table)
     console.print(Text(end, "bold green" if record.answered_by else "bold red"))
-
-
-def _check_choice(option: str, choice: str, choices: Mapping[str, object]) -> None:
-    if choice not in choices:
-        raise FallbackConfigError.about(
-            option, f"got {choice!r}", f"choose from {', '.join(choices)}"
-        )
 
 
 def _error(outcome: str) -> Exception | None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 from honcho_fallback import ApiKey, CredentialError, FallbackConfigError
-from honcho_fallback_honcho._notices import Notice
+from honcho_fallback_honcho._notices import Effect, Notice
 from honcho_fallback_honcho._slots import TRANSPORTS, host_of, is_loopback, key_name, same_origin
 
 if TYPE_CHECKING:
@@ -83,10 +83,11 @@ def find_key(
     problem, fix = f"{state}, so there is no key for {host_of(base_url)}", "set it"
     if is_home and transport == "nous":
         fix += ", or pass credentials={'nous': ...} that mints one"
+    effect: Effect = "fails"
     if default is not None and not is_home:
-        problem += f", and {key_name(transport)} is not sent there"
-        fix = "set it to the key that was given for that host"
-    notices.append(Notice(name, problem, fix))
+        problem += f"; Honcho sends {key_name(transport)} there, load_policies() does not"
+        fix, effect = "set it to the key that was given for that host", "hint"
+    notices.append(Notice(name, problem, fix, effect=effect))
     return Key(base_url, MissingKey(str(notices[-1])), "missing")
 
 

@@ -21,7 +21,7 @@ _FAMILIES = {
 }
 
 
-Effect = Literal["stops", "elsewhere", "fails", "hint", "ours"]
+Effect = Literal["stops", "elsewhere", "fails", "hint"]
 
 
 class Notice(NamedTuple):
@@ -33,14 +33,14 @@ class Notice(NamedTuple):
         fix: What to do.
         agents: The agents that it concerns; none where it is nobody's in particular.
         effect: What comes of it in Honcho: it does not start, sends data elsewhere, a request
-            fails, nothing; or ``ours`` where it concerns no more than our loaders.
+            fails, or nothing.
     """
 
     name: str
     problem: str
     fix: str
     agents: tuple[str, ...] = ()
-    effect: Effect = "ours"
+    effect: Effect = "fails"
 
     def __str__(self) -> str:
         return f"{self.name}: {self.problem}; {self.fix}"
@@ -66,4 +66,4 @@ def find_misnamed(names: Iterable[str]) -> Iterator[Notice]:
         if right:
             others = f", and likewise {', '.join(right[1:])}"
             fix = f"the name is {right[0]}{others}"
-        yield Notice(name, "Honcho ignores it", fix, effect="fails")
+        yield Notice(name, "Honcho ignores it", fix)

@@ -6,7 +6,7 @@ simulated. Thousands of calls take a second::
     print(compare(load_scenario("outage"), {"mine": policy}))
 """
 
-from honcho_fallback.simulate._policies import RetryThenNext, load_policy
+from honcho_fallback.simulate._policies import load_policy, retry_then_next
 from honcho_fallback.simulate._replay import replay
 from honcho_fallback.simulate._report import Comparison, Report
 from honcho_fallback.simulate._run import compare, simulate
@@ -15,12 +15,12 @@ from honcho_fallback.simulate._scenario import Scenario, load_scenario, shipped
 __all__ = [
     "Comparison",
     "Report",
-    "RetryThenNext",
     "Scenario",
     "compare",
     "load_policy",
     "load_scenario",
     "replay",
+    "retry_then_next",
     "shipped",
     "simulate",
 ]

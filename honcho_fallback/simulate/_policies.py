@@ -1,18 +1,17 @@
-"""Who plays: a policy, a config, a model of what others do, or one of them read from a file."""
+"""Who plays: a preset, a model of what others do, or what a file says."""
 
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeAlias, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from honcho_fallback import (
     Cooldown,
     FailureKind,
     FallbackConfig,
     FallbackConfigError,
-    FallbackPolicy,
     RetryBudget,
     TransportRecovery,
     classify,
@@ -24,15 +23,13 @@ if TYPE_CHECKING:
 
     from honcho_fallback import Failure
 
-RETRY_THEN_NEXT = "retry-then-next"
 # OpenAI's SDK: the longest wait, the share of it that chance leaves out, and the seconds of a
 # Retry-After that are obeyed; with more, the target is left.
 _LONGEST_WAIT, _JITTER, _LONGEST_RETRY_AFTER = 8.0, 0.25, 120.0
 _OVERFLOWS = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
 
 
-@dataclass(frozen=True, slots=True)
-class RetryThenNext:
+def retry_then_next(retries: int = 2, wait: float = 0.5, timeout: float = 600.0) -> FallbackConfig:
     """Model an SDK under a list of fallbacks: retry the same target, then ask the next.
 
     A target is retried on 408, 409, 429, 5xx, timeouts and lost connections. After that, and on
@@ -44,48 +41,41 @@ class RetryThenNext:
         wait: Seconds before the first retry, less up to a quarter; doubled with each, to 8 s.
         timeout: Seconds for an answer, for a stream's first content, and between two chunks.
     """
-
-    retries: int = 2
-    wait: float = 0.5
-    timeout: float = 600.0
-
-    def config(self) -> FallbackConfig:
-        """Return the same behaviour as options of a policy."""
-        return FallbackConfig(
-            fallback_on=frozenset(FailureKind) - {FailureKind.CANCELLED},
-            switch_after=self.retries + 1,
-            attempts_per_target=self.retries + 1,
-            wait=self._wait,
-            retry_after_cap=_LONGEST_RETRY_AFTER,
-            timeout=self.timeout,
-            idle_timeout=self.timeout,
-            refine=self._refine,
-        )
-
-    def _wait(self, state: Any) -> float:
-        stated = classify(state.outcome.exception()).retry_after
-        if stated is not None:
-            return stated
-        retry: int = state.attempt_number - 1
-        backoff = min(self.wait * 2.0**retry, _LONGEST_WAIT)
-        return backoff * (1 - _JITTER * random.random())  # noqa: S311 # a jitter is no secret
-
-    def _refine(self, failure: Failure, _: BaseException) -> Failure:
-        status, stated = failure.status, failure.retry_after or 0.0
-        retried = status is None or status >= 500 or status in {408, 409, 429}
-        # Those who try the next model on any error do not compare context windows.
-        kind = FailureKind.INVALID_REQUEST if failure.kind in _OVERFLOWS else failure.kind
-        transient = retried and stated <= _LONGEST_RETRY_AFTER
-        return failure._replace(kind=kind, transient=transient, switchable=True)
+    return FallbackConfig(
+        fallback_on=frozenset(FailureKind) - {FailureKind.CANCELLED},
+        switch_after=retries + 1,
+        attempts_per_target=retries + 1,
+        wait=partial(_sdk_wait, wait),
+        retry_after_cap=_LONGEST_RETRY_AFTER,
+        timeout=timeout,
+        idle_timeout=timeout,
+        refine=_as_an_sdk_retries,
+    )
 
 
-Contender: TypeAlias = FallbackPolicy | FallbackConfig | RetryThenNext
+def _sdk_wait(first: float, state: Any) -> float:
+    stated = classify(state.outcome.exception()).retry_after
+    if stated is not None:
+        return stated
+    backoff: float = min(first * 2.0 ** (state.attempt_number - 1), _LONGEST_WAIT)
+    return backoff * (1 - _JITTER * random.random())  # noqa: S311 # a jitter is no secret
+
+
+def _as_an_sdk_retries(failure: Failure, _: BaseException) -> Failure:
+    status, stated = failure.status, failure.retry_after or 0.0
+    retried = status is None or status >= 500 or status in {408, 409, 429}
+    # Those who try the next model on any error do not compare context windows.
+    kind = FailureKind.INVALID_REQUEST if failure.kind in _OVERFLOWS else failure.kind
+    transient = retried and stated <= _LONGEST_RETRY_AFTER
+    return failure._replace(kind=kind, transient=transient, switchable=True)
+
 
 _PRESETS: Mapping[str, Callable[..., FallbackConfig]] = {
     "default": FallbackConfig,
     "resilient": FallbackConfig.resilient,
     "honcho": FallbackConfig.honcho,
     "hermes": FallbackConfig.hermes,
+    "retry-then-next": retry_then_next,
 }
 # Options that are objects: in a file they are tables with the arguments of these.
 _TABLES: Mapping[str, Callable[..., object]] = {
@@ -95,8 +85,8 @@ _TABLES: Mapping[str, Callable[..., object]] = {
 }
 
 
-def load_policy(source: str | Path) -> tuple[str, FallbackConfig | RetryThenNext]:
-    """Read a policy: by name (a preset, or ``retry-then-next``), or from a TOML file.
+def load_policy(source: str | Path) -> tuple[str, FallbackConfig]:
+    """Read a policy: a preset or ``retry-then-next`` by name, or a TOML file.
 
     A file holds ``preset`` (such as ``"resilient"``) and those options of FallbackConfig that are
     no code. ``cooldown``, ``retry_budget`` and ``transport_recovery`` are tables; ``false`` takes
@@ -112,11 +102,9 @@ def load_policy(source: str | Path) -> tuple[str, FallbackConfig | RetryThenNext
         FallbackConfigError: There is none, or a key or value is wrong.
     """
     name = str(source)
-    if name == RETRY_THEN_NEXT:
-        return name, RetryThenNext()
     if name in _PRESETS:
         return name, _PRESETS[name]()
-    options = read_toml(source, (*_PRESETS, RETRY_THEN_NEXT))
+    options = read_toml(source, _PRESETS)
     preset = options.pop("preset", "default")
     try:
         if preset not in _PRESETS:

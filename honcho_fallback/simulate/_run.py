@@ -24,14 +24,13 @@ from honcho_fallback import (
     Runtime,
 )
 from honcho_fallback.simulate._endpoint import Endpoint
-from honcho_fallback.simulate._policies import RETRY_THEN_NEXT, RetryThenNext
+from honcho_fallback.simulate._policies import retry_then_next
 from honcho_fallback.simulate._report import Comparison, Report
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence
 
     from honcho_fallback import CallRecord, FallbackRun
-    from honcho_fallback.simulate._policies import Contender
     from honcho_fallback.simulate._scenario import Scenario
 
 T = TypeVar("T")
@@ -39,7 +38,7 @@ T = TypeVar("T")
 
 def compare(
     scenario: Scenario,
-    policies: Mapping[str, Contender] | None = None,
+    policies: Mapping[str, FallbackPolicy | FallbackConfig] | None = None,
     *,
     calls: int | None = None,
     seed: int = 0,
@@ -49,7 +48,7 @@ def compare(
     Args:
         scenario: The incident.
         policies: By name; default: ``FallbackConfig()`` and ``FallbackConfig.resilient()``.
-            Without one that is called so, ``RetryThenNext()`` is added as ``retry-then-next``.
+            Without one that is called so, ``retry_then_next()`` is added as ``retry-then-next``.
         calls: As for ``simulate``.
         seed: As for ``simulate``.
 
@@ -58,8 +57,7 @@ def compare(
     """
     if policies is None:
         policies = {"default": FallbackConfig(), "resilient": FallbackConfig.resilient()}
-    if RETRY_THEN_NEXT not in policies:
-        policies = {**policies, RETRY_THEN_NEXT: RetryThenNext()}
+    policies = {**policies, "retry-then-next": policies.get("retry-then-next", retry_then_next())}
     reports = tuple(
         simulate(scenario, policy, name=name, calls=calls, seed=seed)
         for name, policy in policies.items()
@@ -69,7 +67,7 @@ def compare(
 
 def simulate(
     scenario: Scenario,
-    policy: Contender,
+    policy: FallbackPolicy | FallbackConfig,
     *,
     name: str = "policy",
     calls: int | None = None,
@@ -84,8 +82,8 @@ def simulate(
 
     Args:
         scenario: The incident.
-        policy: A policy as in production, whose targets bear the scenario's names; a config, for
-            the scenario's own chain; or a ``RetryThenNext``.
+        policy: A policy as in production, whose targets bear the scenario's names; or a config,
+            for the scenario's own chain.
         name: What the report calls it.
         calls: About how many are made, by another rate of traffic; default: the scenario's.
         seed: Of everything drawn.
@@ -97,12 +95,10 @@ def simulate(
     if calls is not None:
         traffic = scenario.traffic.with_calls(calls, scenario.seconds)
         scenario = scenario.model_copy(update={"traffic": traffic})
-    if isinstance(policy, RetryThenNext):
-        policy = policy.config()
     if isinstance(policy, FallbackConfig):
         policy = FallbackPolicy(scenario.chain(), policy, agent=name)
     if not isinstance(policy, FallbackPolicy):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
-        fix = "pass a FallbackPolicy, a FallbackConfig or a RetryThenNext"
+        fix = "pass a FallbackPolicy or a FallbackConfig"
         raise FallbackConfigError.about("policy", f"got a {type(policy).__name__}", fix)
     scenario.chain(target.name for target in policy.targets)
     return run_in_virtual_time(lambda: _play(scenario, policy, name, seed))

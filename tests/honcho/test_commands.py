@@ -81,9 +81,9 @@ def test_doctor_shows_each_chain() -> None:
         (KEYS, 0, "0 of 9 agents have a fallback"),
         ({"LLM_OPENAI_API_KEY": "k", f"{F}__MODEL": "anthropic/x"}, 1, "LLM_ANTHROPIC_API_KEY: not set"),
         ({}, 1, "LLM_OPENAI_API_KEY: not set, so there is no key for api.openai.com (all agents)"),
-        ({**KEYS, f"{F}__TRANSPORT": "anthropic"}, 1, f"{F}__MODEL: Honcho does not start: missing"),
+        ({**KEYS, f"{F}__TRANSPORT": "anthropic"}, 1, f"{F}: Honcho does not start, the fallback is ignored, {F}__MODEL is missing"),
         ({**KEYS, f"{F}__MODLE": "x"}, 1, f"{F}__MODLE: nothing reads it"),
-        ({**FINE, f"{F}__OVERRIDES__BASE_URL": "http://127.0.0.1:1"}, 0, "Honcho sends LLM_ANTHROPIC_API_KEY to 127.0.0.1:1"),
+        ({**FINE, f"{F}__OVERRIDES__BASE_URL": "http://127.0.0.1:1"}, 0, "Honcho sends LLM_ANTHROPIC_API_KEY there, load_policies() does not"),
     ],
 )  # fmt: skip
 def test_doctor_says_what_could_not_work(environ: dict[str, str], status: int, text: str) -> None:
@@ -115,20 +115,20 @@ SEEN: list[tuple[dict[str, str], str, str]] = [
     ({"LLM_OPENAI_API_KEY": "your-api-key-here"}, f"{STARTS}0 of 9 agents have a fallback; 1 setting cannot work.", "a placeholder"),
     ({**OPENAI, f"{F}__BASE_URL": LOCAL}, f"{ELSEWHERE}1 setting;", "sends the data to api.openai.com"),
     ({**OPENAI, f"{F}__API_KEY": "k"}, f"{ELSEWHERE}1 setting;", "sends LLM_OPENAI_API_KEY to api.openai.com"),
-    ({f"{D}__MODEL": "anthropic/x"}, f"{ELSEWHERE}1 setting;", "without TRANSPORT Honcho sends the data to api.openai.com"),
+    ({f"{D}__MODEL": "anthropic/x"}, f"{ELSEWHERE}1 setting;", "without TRANSPORT the data goes to api.openai.com"),
     ({"OPENAI_BASE_URL": LOCAL}, f"{ELSEWHERE}1 setting;", "OPENAI_BASE_URL: none of Honcho's settings, yet it sends the data to localhost:1234"),
-    ({**OPENAI, f"{F}__OVERRIDES__BASE_URL": LOCAL}, f"{STARTS}1 of 9", "Honcho sends LLM_OPENAI_API_KEY to localhost:1234"),
+    ({**OPENAI, f"{F}__OVERRIDES__BASE_URL": LOCAL}, f"{STARTS}1 of 9", "Honcho sends LLM_OPENAI_API_KEY there, load_policies() does not"),
     ({**OPENAI, f"{F}__OVERRIDES__BASE_URL": LOCAL, f"{F}__OVERRIDES__API_KEY": "k"}, f"{STARTS}1 of 9", "then     openai/q             set  localhost:1234"),
     ({f"{D}__MODEL": ""}, STARTS, f"{D}__MODEL: empty, each request fails"),
     ({f"{F}__TRANSPORT": "openai", f"{F}__MODEL": "gpt-5.4-mini"}, STARTS, "the same model with the same key"),
     ({**ANTHROPIC, f"{F}__FALLBACK__MODEL": "gemini/x"}, f"{STARTS}1 of 9", f"{F}__FALLBACK: one too many for Honcho"),
     ({"LLM_DEFAULT_TIMEOUT": "300"}, f"{STARTS}0 of 9 agents have a fallback.\n", "LLM_DEFAULT_TIMEOUT: Honcho has no such setting"),
     ({f"{F}__TRANSPORT": "lmstudio", f"{F}__MODEL": "q"}, f"{STOPS}1 setting.", "it knows no lmstudio, load_policies() does"),
-    ({f"{F}__MODEL": "lmstudio/q"}, f"{STOPS}1 setting.", f"{F}__TRANSPORT: Honcho does not start: missing"),
-    ({f"{F}__MODEL": "q"}, f"{STOPS}1 setting.", f"set it, or remove {F}__MODEL"),
+    ({f"{F}__MODEL": "lmstudio/q"}, f"{STOPS}1 setting.", f"{F}__TRANSPORT: Honcho does not start: it knows no lmstudio"),
+    ({f"{F}__MODEL": "q"}, f"{STOPS}1 setting.", f"{F}: Honcho does not start, the fallback is ignored, {F}__TRANSPORT is missing"),
     ({f"{F}__MODEL": ""}, f"{STOPS}1 setting.", f"set it, or remove {F}__MODEL"),
-    ({f"{F}__TRANSPORT": "openai", f"{F}__MODEL": ""}, STARTS, f"{F}__MODEL: empty, each request fails"),
-    ({f"{F}__TRANSPORT": "openai"}, f"{STOPS}1 setting.", f"{F}__MODEL: Honcho does not start: missing"),
+    ({f"{F}__TRANSPORT": "openai", f"{F}__MODEL": ""}, STARTS, f"{F}: the fallback is ignored, {F}__MODEL is missing"),
+    ({f"{F}__TRANSPORT": "openai"}, f"{STOPS}1 setting.", f"{F}: Honcho does not start, the fallback is ignored, {F}__MODEL is missing"),
 ]  # fmt: skip
 
 
@@ -146,7 +146,7 @@ def test_doctor_says_what_honcho_does(environ: dict[str, str], first: str, later
 def test_dry_run_says_whose_order_it_shows() -> None:
     """Honcho without the package asks in another order, in its last attempt."""
     output = run("dry-run", "--agent", "deriver", "--fail", "503", **FINE)[1]
-    assert "In Honcho with policy_from(); without it the fallback is asked in the last" in output
+    assert "in Honcho with policy_from(); without them the fallback is asked in the last" in output
 
 
 def test_doctor_reads_files_and_the_env_file_wins(tmp_path: Path) -> None:
@@ -274,8 +274,7 @@ def test_dry_run_says_what_was_ignored_and_not_read(empty_folder: Path) -> None:
     assert status == 0
     above, table = output.split("   asked")
     assert "Not read: .env in this folder" in above
-    assert f"{F}__MODEL: Honcho does not start: missing" in above
-    assert "With load_policies(); Honcho does not start.\n" in above
+    assert f"{F}: Honcho does not start, the fallback is ignored" in above
     assert "FALLBACK_MODEL_CONFIG__MODEL: Honcho ignores it" in above
     assert "SUMMARY_MODEL_CONFIG__FALLBACK: the" not in above
     assert "Nobody answers" in table

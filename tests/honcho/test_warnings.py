@@ -214,7 +214,7 @@ def test_a_key_goes_only_where_it_was_given_for(
     [
         (
             {"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL},
-            "no key for localhost:1234, and LLM_OPENAI_API_KEY is not sent there",
+            "localhost:1234; Honcho sends LLM_OPENAI_API_KEY there, load_policies() does not",
         ),
         (
             {"MODEL": "nous/m"},

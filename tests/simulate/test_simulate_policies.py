@@ -28,7 +28,7 @@ from honcho_fallback import (
     Target,
     TransportRecovery,
 )
-from honcho_fallback.simulate import RetryThenNext, Scenario, load_scenario, shipped, simulate
+from honcho_fallback.simulate import Scenario, load_scenario, retry_then_next, shipped, simulate
 from honcho_fallback.simulate._endpoint import RecordedError
 from honcho_fallback.simulate._scenario import Reply
 from tests.simulate.incidents import FALLBACK, PRIMARY, asked, failing, incident, only, took
@@ -42,7 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a tur
 POLICIES: dict[str, Any] = {
     "default": FallbackConfig,
     "resilient": FallbackConfig.resilient,
-    "peer": RetryThenNext,
+    "peer": retry_then_next,
 }
 
 
@@ -345,7 +345,7 @@ def test_a_peer_retries_then_asks_the_next(
     """So many requests to the dead primary, and waits that are spread within bounds."""
     waits: set[float] = set()
     for seed in range(10):
-        (record,) = simulate(incident(phase, seconds=1), RetryThenNext(), seed=seed).records
+        (record,) = simulate(incident(phase, seconds=1), retry_then_next(), seed=seed).records
         assert [one.target for one in record.attempts] == [PRIMARY] * requests + [FALLBACK]
         waits.add(sum(one.wait for one in record.attempts))
         assert record.outcome == "success"
@@ -355,17 +355,17 @@ def test_a_peer_retries_then_asks_the_next(
 
 def test_a_peers_parameters() -> None:
     """Retries, waits that double up to the longest, and limits; everybody down, both are asked."""
-    peer = RetryThenNext(retries=4, wait=2, timeout=30)
-    record = only(failing(), fallback=(failing(),), config=peer.config())
+    peer = retry_then_next(retries=4, wait=2, timeout=30)
+    record = only(failing(), fallback=(failing(),), config=peer)
     assert [one.target for one in record.attempts] == [PRIMARY] * 5 + [FALLBACK] * 5
     longest = [0, 2, 4, 8, 8] * 2
     for one, most in zip(record.attempts, longest, strict=True):
         assert 0.75 * most <= one.wait <= most
     assert record.outcome == "exhausted"
     silent = {"kind": "silent"}
-    assert took(only(silent, config=RetryThenNext().config())) == [600.0] * 3 + [2.0]
-    assert took(only(silent, config=peer.config())) == [30.0] * 5 + [2.0]
-    unreachable = only({"kind": "unreachable"}, config=RetryThenNext().config())
+    assert took(only(silent, config=retry_then_next())) == [600.0] * 3 + [2.0]
+    assert took(only(silent, config=peer)) == [30.0] * 5 + [2.0]
+    unreachable = only({"kind": "unreachable"}, config=retry_then_next())
     assert took(unreachable) == [5.0] * 3 + [2.0]
-    late = only({**silent, "after_content": True}, config=peer.config(), traffic={"stream": True})
+    late = only({**silent, "after_content": True}, config=peer, traffic={"stream": True})
     assert took(late) == [30.25]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from honcho_fallback import Cooldown, FallbackConfig, FallbackConfigError, RetryBudget
-from honcho_fallback.simulate import RetryThenNext, load_policy
+from honcho_fallback.simulate import load_policy, retry_then_next
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -89,6 +89,6 @@ def test_names() -> None:
     assert policies["default"].cooldown is None
     assert policies["resilient"].cooldown is not None
     assert policies["hermes"].reset == "turn"
-    assert policies["retry-then-next"] == RetryThenNext()
+    assert policies["retry-then-next"].switch_after == retry_then_next().switch_after == 3
     with pytest.raises(FallbackConfigError, match=r"resiliant: no such file .*mean resilient"):
         load_policy("resiliant")

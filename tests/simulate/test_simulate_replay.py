@@ -18,7 +18,7 @@ from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
 )
-from honcho_fallback.simulate import RetryThenNext, load_scenario, replay, shipped, simulate
+from honcho_fallback.simulate import load_scenario, replay, retry_then_next, shipped, simulate
 from tests.simulate.incidents import FALLBACK, PRIMARY, asked, failing, incident, took
 
 if TYPE_CHECKING:
@@ -62,7 +62,7 @@ def test_another_policy_fares_otherwise() -> None:
     tuesday = replay(simulate(scenario, FIXED).records, name="tuesday")
     as_it_was = simulate(tuesday, FIXED)
     with_cooldown = simulate(tuesday, FallbackConfig(cooldown=Cooldown(after=1, base=1.2)))
-    peer = simulate(tuesday, RetryThenNext())
+    peer = simulate(tuesday, retry_then_next())
     assert (tuesday.name, as_it_was.wasted, with_cooldown.wasted) == ("tuesday", 4, 2)
     assert peer.wasted > 4
     assert as_it_was.calls == with_cooldown.calls == peer.calls == 10

@@ -19,9 +19,9 @@ from honcho_fallback.cli import _simulate
 from honcho_fallback.cli._app import app
 from honcho_fallback.simulate import (
     Comparison,
-    RetryThenNext,
     compare,
     load_scenario,
+    retry_then_next,
     shipped,
     simulate,
 )
@@ -111,7 +111,7 @@ def test_who_is_compared_by_default() -> None:
     assert [report.name for report in comparison.reports] == names
     wasted = [report.wasted for report in comparison.reports]
     assert wasted[1] < wasted[0] < wasted[2]
-    mine = {"retry-then-next": RetryThenNext(retries=0)}
+    mine = {"retry-then-next": retry_then_next(retries=0)}
     report = compare(incident(failing()), mine).reports[0]
     assert report.requests == {PRIMARY: 10, FALLBACK: 10}
     assert len(compare(incident(), {"mine": FallbackConfig()}).reports) == 2
