@@ -35,7 +35,7 @@ _GROUPS: dict[str, tuple[str, ...]] = {
         "fallback_on", "switch_after", "max_attempts", "attempts_per_target",
         "reset", "scopes", "replay",
     ),
-    "Whom to ask": ("require", "must_not_degrade"),
+    "Whom to ask": ("require", "refusal_require", "must_not_degrade"),
     "Waits": ("wait", "retry_after_cap"),
     "Time": (
         "timeout", "connect_timeout", "deadline", "reserve", "first_token_timeout", "idle_timeout",

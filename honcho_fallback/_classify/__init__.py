@@ -13,7 +13,7 @@ from honcho_fallback._classify._rules import first_fitting, require_loaded
 from honcho_fallback._classify._tables import Row
 from honcho_fallback._classify._waits import in_text, read_waits
 from honcho_fallback._values.errors import AnswerRejected, ErrorStandIn
-from honcho_fallback._values.failure import KINDS, Failure
+from honcho_fallback._values.failure import KINDS, SEVERITY, Failure
 from honcho_fallback._values.failure import FailureKind as Kind
 from honcho_fallback.redaction import redact
 
@@ -89,7 +89,7 @@ class _CauseWalk(NamedTuple):
             walk = self._replace(depth=self.depth + 1)  # each member had a request of its own
             members = self._unseen(exc.exceptions)
             failures = [walk._replace(outermost=one).classify(one) or nothing for one in members]
-            failure = min(failures, key=lambda one: KINDS[one.kind].severity, default=None)
+            failure = min(failures, key=lambda one: SEVERITY[one.kind], default=None)
             return failure and of_group(exc, failure, failures)
         return self._facts_failure(exc, settled)
 

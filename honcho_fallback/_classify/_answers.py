@@ -11,12 +11,12 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify import classify
-from honcho_fallback._classify._content import carries, content_of, is_thought, joined
+from honcho_fallback._classify._content import THOUGHTS, carries, content_of, is_thought, joined
 from honcho_fallback._classify._read import find, first
 from honcho_fallback._classify._shapes import KIND, TABLES, TEXT, is_known, opened, shape_of, word
 from honcho_fallback._classify._tables import by_key
 from honcho_fallback._classify._usage import SCALARS, cost_of, ends, usage_of
-from honcho_fallback._values.failure import Failure
+from honcho_fallback._values.failure import Failure, FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -47,11 +47,14 @@ class Answer(NamedTuple):
 _MODELS = tuple(TABLES["models"])
 _TEXTS, _JSON = frozenset(TABLES["texts"]), tuple(TABLES["call"]["json"])
 _DECODER = json.JSONDecoder(strict=False)  # models write line breaks into strings
+_REFUSALS = THOUGHTS | {"refusal"}
 _FINISHING: dict[str, str] = TABLES["finishing"]
 _ERROR = TABLES["error"]
 _BODIES = [frozenset(keys) for keys in _ERROR["bodies"]]
 BROKEN, EMPTY = by_key(TABLES["broken"]), by_key(TABLES["empty"])
 _SIGNS = EMPTY | BROKEN
+# What a part of an answer is in spite of itself, where refusals count.
+_SPOILT = {key: row for key, row in _SIGNS.items() if row.kind is FailureKind.REFUSAL} | BROKEN
 
 
 class ErrorInAnswer(Exception):  # noqa: N818 # its name is a row of the table
@@ -66,6 +69,7 @@ def check_response(
     rules: tuple[Rule, ...] = (),
     needs_finish: bool = True,
     handed_out: bool = False,
+    refusals: bool = False,
 ) -> Failure | None:
     """Say what is wrong with an answer that came under HTTP 200, or None; never raise.
 
@@ -82,6 +86,8 @@ def check_response(
             sends one.
         handed_out: Does its reader have the content already? Then a call that nobody can make is
             the reader's to see, for nobody else can be asked.
+        refusals: Is an answer one, too, that was stopped for safety after some text? Else it is
+            only where nothing came.
     """
     cls = type(response)
     if cls is str or response is None:
@@ -92,9 +98,10 @@ def check_response(
         for item in reversed(response) if stream else (response,):  # the end tells most
             if not verdict.read(item):
                 return None
-            answered = verdict.answered and verdict.finish
-            if answered and verdict.finish not in BROKEN and not verdict.body:
+            is_broken = verdict.body or verdict.finish in BROKEN
+            if verdict.answered and verdict.finish and not is_broken:
                 break
+        verdict.spoilt = _SPOILT if refusals and not handed_out else BROKEN
         return verdict.failure(rules, needs_finish=needs_finish, handed_out=handed_out)
     except Exception:  # noqa: BLE001  what cannot be read is not known
         return None
@@ -138,28 +145,32 @@ def has_content(chunk: Any) -> bool:
     Args:
         chunk: Of any stream.
     """
-    return _brings(chunk, thinking=False)
+    return _brings(chunk, THOUGHTS)
 
 
 def thinks(chunk: Any) -> bool:
     """Tell whether a chunk of a stream brings thinking and no content, as a sign of life."""
-    return _brings(chunk, thinking=True) and not _brings(chunk, thinking=False)
+    return _brings(chunk, frozenset()) and not _brings(chunk, THOUGHTS)
 
 
-def _brings(chunk: Any, *, thinking: bool) -> bool:
+def refuses(chunk: Any) -> bool:
+    """Tell whether a chunk of a stream brings the text of a refusal and no other content."""
+    return _brings(chunk, THOUGHTS) and not _brings(chunk, _REFUSALS)
+
+
+def _brings(chunk: Any, without: frozenset[str]) -> bool:
+    """Tell whether a chunk brings more than blocks and fields of some names."""
     cls: Any = type(chunk)
     try:
         if isinstance(chunk, dict) or (cls not in SCALARS and is_known(cls)):
             shape, part = opened(chunk)
             if shape is not None:
-                paths = shape.content + shape.refusal + shape.partial
-                paths += shape.thinking if thinking else ()
-                return any(
-                    carries(find(at, path), thinking=thinking)
-                    for at in shape.parts_of(part)
-                    for path in paths
-                )
-            if _error(chunk, chunk if isinstance(chunk, dict) else chunk.__dict__):
+                paths = shape.content + shape.partial
+                paths += () if "refusal" in without else shape.refusal
+                paths += () if without else shape.thinking
+                parts = shape.parts_of(part)
+                return any(carries(find(at, path), without) for at in parts for path in paths)
+            if _error(chunk):
                 return False
         return bool(chunk)
     except Exception:  # noqa: BLE001  what has no truth, as an array, is no empty chunk
@@ -177,15 +188,14 @@ class _Verdict:
     def __init__(self, chunks: Sequence[Any]) -> None:
         self.chunks = chunks  # of a stream
         self.arguments: list[str] = []  # of whole tool calls
+        self.spoilt = BROKEN  # what an answer that holds something can still be
 
     def read(self, item: Any) -> bool:
         """Read an answer or a chunk; False if it is neither."""
         cls: Any = type(item)
-        plain = isinstance(item, dict)
-        if not plain and not is_known(cls):
+        if not isinstance(item, dict) and not is_known(cls):
             return False
-        fields: dict[str, Any] = item if plain else item.__dict__
-        self.body = self.body or _error(item, fields)
+        self.body = self.body or _error(item)
         shape = shape_of(item)
         if shape is None:
             return self.body is not None
@@ -246,11 +256,11 @@ class _Verdict:
         signs = (
             not all(map(_is_json, arguments)) and ("(cut arguments)" if spent else "(arguments)"),
             self.finish,
-            self.refused and "refusal",
+            self.refused and not handed_out and "refusal",
             unended and (needs_finish or not self.answered) and "(unended)",
             not self.chunks and self.lacking and "(lacking)",
         )
-        row = next(filter(None, map((BROKEN if self.answered else _SIGNS).get, signs)), None)
+        row = next(filter(None, map((self.spoilt if self.answered else _SIGNS).get, signs)), None)
         if row and rules:
             error = ErrorInAnswer(row.reason)
             error.body = {"code": self.finish}
@@ -275,16 +285,14 @@ def _is_json(arguments: Any) -> bool:
 
 def _finish(item: Any) -> str:
     """Return how an answer ended, as it says itself or what it holds does."""
-    shape = shape_of(item)
+    shape = None if item is None else shape_of(item)
     if shape is None:
         return ""
-    inner = first(item, shape.inside) if shape.inside else None
-    return word(first(shape.at_of(item), shape.finish)) or (
-        "" if inner is None else _finish(inner)
-    )
+    return word(first(shape.at_of(item), shape.finish)) or _finish(first(item, shape.inside))
 
 
-def _error(item: Any, fields: dict[str, Any]) -> Any:
+def _error(item: Any) -> Any:
+    fields = item if isinstance(item, dict) else item.__dict__
     for name in _ERROR["names"]:
         error = find(item, name)
         # A sentence alone may be anybody's field.

@@ -8,13 +8,13 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify._read import fields_of, find, first
-from honcho_fallback._classify._shapes import KIND, TABLES, TEXT, Shape, opened, shape_of, siblings
+from honcho_fallback._classify._shapes import KIND, TABLES, TEXT, Shape, opened, shape_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
 _TEXTS, _FRAME = frozenset(TABLES["texts"]), frozenset(TABLES["frame"])
-_SILENT, _THOUGHTS = frozenset(TABLES["silent"]), frozenset(TABLES["thoughts"])
+_SILENT, THOUGHTS = frozenset(TABLES["silent"]), frozenset(TABLES["thoughts"])
 _INDEX, _NAME, _ARGUMENTS = (tuple(TABLES["call"][key]) for key in ("index", "name", "arguments"))
 _ASSISTANT = "assistant"
 
@@ -64,7 +64,7 @@ def content_of(item: Any) -> Any:
     if shape is None:
         return None
     for path in shape.inside:
-        messages = siblings(item, path)
+        messages = shape.parts_of(item, path)
         if messages:
             contents = [content_of(message) for message in messages]
             if len(contents) > 1:  # among them what has no shape, a tool's message
@@ -118,16 +118,19 @@ def _text_of(block: Any) -> str | None:
     return text if known and sum(bool(value) for _, value in _written(block)) <= 1 else None
 
 
-def carries(value: Any, *, thinking: bool = True) -> bool:
+def carries(value: Any, without: frozenset[str] = frozenset()) -> bool:
     """Tell whether a value is more than the frame around what the model will write.
 
-    With ``thinking`` what the model thinks counts, too.
+    Blocks and fields of some names do not count: of ``THOUGHTS`` those of what the model thinks.
     """
     if isinstance(value, list):
-        return any(carries(one, thinking=thinking) for one in value)
+        return any(carries(one, without) for one in value)
     if isinstance(value, dict) or hasattr(value, "__dict__"):
-        return (thinking or not is_thought(value)) and any(
-            written for name, written in _written(value) if thinking or name not in _THOUGHTS
+        is_left_out = without and (first(value, KIND) in without or is_thought(value))
+        return not is_left_out and any(
+            carries(written, without) if name == "content" else written
+            for name, written in _written(value)
+            if name not in without
         )
     return bool(value)
 

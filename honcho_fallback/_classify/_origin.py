@@ -18,7 +18,7 @@ from typing import Any
 from honcho_fallback._classify._read import called, plain
 from honcho_fallback._classify._tables import ENDINGS, ERRNOS, NAMES, ORIGINS, WORDS, Row
 from honcho_fallback._classify._texts import Vocabulary
-from honcho_fallback._values.failure import KINDS
+from honcho_fallback._values.failure import SEVERITY
 from honcho_fallback._values.failure import FailureKind as Kind
 
 _SDKS, _CLIENTS, _FRAMEWORKS = (WORDS[name] for name in ("sdks", "clients", "frameworks"))
@@ -57,7 +57,7 @@ def origin(cls: type) -> Row | None:
         return ORIGINS["BaseException"]
     keys = (key for c in cls.__mro__ for key in _places(c))
     rows = [ORIGINS[key] for key in keys if key in ORIGINS]
-    return min(rows, key=lambda row: KINDS[row.kind].severity, default=None)
+    return min(rows, key=lambda row: SEVERITY[row.kind], default=None)
 
 
 def _places(cls: type) -> tuple[str, ...]:
@@ -88,7 +88,7 @@ def of_errno(exc: OSError, message: str) -> Row | None:
     """
     numbers = [exc.errno] if exc.errno is not None else map(int, _ERRNO.findall(message))
     rows = [ERRNOS.get(number, _MACHINE) for number in numbers]
-    return min(rows, key=lambda row: KINDS[row.kind].severity, default=None)
+    return min(rows, key=lambda row: SEVERITY[row.kind], default=None)
 
 
 @lru_cache(maxsize=512)

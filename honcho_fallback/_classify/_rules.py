@@ -231,9 +231,7 @@ def _read_toml(path: str) -> dict[str, Any]:
         problem = f"got {path}: {error.strerror or 'it cannot be read'}"
         fix = f"check the path, which stands for {Path(path).absolute()}"
         raise FallbackConfigError.about("rules", problem, fix) from None
-    except UnicodeDecodeError:
-        raise FallbackConfigError.about(path, "it is not UTF-8", "save it as UTF-8") from None
-    except ValueError as error:  # a path with a NUL, too
+    except ValueError as error:  # other encodings, and a path with a NUL, too
         raise FallbackConfigError.about(path, f"no TOML: {error}", "correct it") from None
 
 
@@ -245,13 +243,8 @@ def _rule(raw: Mapping[str, Any], where: str, source: str) -> Rule:
         rule = Rule.model_validate({**raw, _SOURCE: source})
     except ValidationError as error:
         raise FallbackConfigError.invalid(error, where, _KEYS) from None
-    given = [name for name in _CONDITIONS if getattr(rule, name)]
-    if not given:
+    if not any(getattr(rule, name) for name in _CONDITIONS):
         problem = "there are none, so that it would fit every error"
         fix = f"give one of {', '.join(_CONDITIONS)}"
         raise FallbackConfigError.about(f"{where}: conditions", problem, fix)
-    any_error = {BaseException, Exception, "BaseException", "Exception"} & {*rule.error}
-    if given == ["error"] and any_error and not rule.default:
-        problem, fix = "every error is one of these", "name the provider's class"
-        raise FallbackConfigError.about(f"{where}: error", problem, fix)
     return rule

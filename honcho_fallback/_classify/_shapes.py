@@ -35,9 +35,14 @@ class Shape(NamedTuple):
         """Return the part of an answer that holds what this shape names."""
         return find(item, self.at) if self.at else item
 
-    def parts_of(self, item: Any) -> list[Any]:
-        """Return that part with all that stand beside it."""
-        return siblings(item, self.at) if self.at else [item]
+    def parts_of(self, item: Any, path: str | None = None) -> list[Any]:
+        """Return all that stands beside what a path leads to: that part, or another one."""
+        path = self.at if path is None else path
+        if path.endswith(".0"):
+            values = find(item, path[:-2])
+            return values if isinstance(values, list) else []
+        value = find(item, path)
+        return [] if value is None else [value]
 
 
 TABLES = read("responses")
@@ -79,15 +84,6 @@ def opened(item: Any) -> tuple[Shape | None, Any]:
     shape = shape_of(item)
     within = first(item, shape.inside) if shape and shape.inside else None
     return (shape, item) if within is None else opened(within)
-
-
-def siblings(item: Any, path: str) -> list[Any]:
-    """Return all that stands beside what a path leads to."""
-    if path.endswith(".0"):
-        values = find(item, path[:-2])
-        return values if isinstance(values, list) else []
-    value = find(item, path)
-    return [] if value is None else [value]
 
 
 def word(value: Any) -> str:

@@ -41,6 +41,10 @@ NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Count = Annotated[int, Field(ge=1, strict=True)]
 SecondsOrNone = Annotated[Positive | None, Takes("seconds as a number above 0, or None")]
 CountOrNone = Annotated[Count | None, Takes("a whole number, 1 or more, or None")]
+Labels = Annotated[
+    frozenset[Annotated[str, Field(min_length=1, strict=True)]],
+    Takes("a set of texts, such as {'eu'}"),
+]
 
 DEFAULT_FALLBACK_ON = frozenset(kind for kind, facts in KINDS.items() if facts.switchable)
 
@@ -112,6 +116,9 @@ class FallbackConfig(BaseModel):
         replay: ``"any"``, or ``"safe"``: after a failure that leaves open whether the request had
             an effect (``Failure.reached``) nobody is asked again, and OutcomeUnknown comes out.
         require: Labels that a target must have to be asked; the others are passed over.
+        refusal_require: Labels that a target must have to be asked after a refusal, which switches
+            with ``"refusal"`` in fallback_on: one after some text does, too, where nobody has read
+            it.
         min_rate: Characters of content per second under which a stream is a timeout, over ten
             seconds of waiting for it, or None; only in ``stream`` and ``astream``.
 
@@ -187,10 +194,8 @@ class FallbackConfig(BaseModel):
         ),
     ] = Field(default_factory=dict[FailureKind, Scope])
     replay: Annotated[Literal["any", "safe"], Takes("'any' or 'safe'", ("any", "safe"))] = "any"
-    require: Annotated[
-        frozenset[Annotated[str, Field(min_length=1, strict=True)]],
-        Takes("a set of texts, such as {'eu'}"),
-    ] = frozenset()
+    require: Labels = frozenset()
+    refusal_require: Labels = frozenset()
     min_rate: Annotated[Positive | None, Takes("characters as a number above 0, or None")] = None
 
     def __init__(self, **options: Unpack[ConfigOptions]) -> None:

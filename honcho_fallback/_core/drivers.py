@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 from pydantic import BaseModel
 
 from honcho_fallback._classify._answers import has_content as content_of_chunk
-from honcho_fallback._classify._answers import read_answer, thinks
+from honcho_fallback._classify._answers import read_answer, refuses, thinks
 from honcho_fallback._classify._content import characters
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.target import Attempt
@@ -280,6 +280,7 @@ class _Reading(Generic[T]):
         self.run = run
         self._has_content = has_content
         self._replaceable = replaceable
+        self._holds_refusals = run._call.policy.leaves_refusals
         self._least = run._call.policy.config.min_rate
         self.clock = run._runtime.monotonic
         self.opened = 0.0
@@ -309,7 +310,7 @@ class _Reading(Generic[T]):
         self._chunks.append(chunk)
         if self._committed:
             return (chunk,)
-        if not self._has_content(chunk):
+        if not self._has_content(chunk) or (self._holds_refusals and refuses(chunk)):
             return ()
         self.run.commit(replaceable=self._replaceable)
         self._committed = True

@@ -52,6 +52,7 @@ class ConfigOptions(TypedDict, total=False):
     scopes: Mapping[Kind, Scope] | Mapping[str, Scope]
     replay: Literal["any", "safe"]
     require: frozenset[str] | set[str]
+    refusal_require: frozenset[str] | set[str]
     min_rate: float | None
 
 

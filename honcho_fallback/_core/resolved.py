@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from honcho_fallback._classify import classify
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 
     from honcho_fallback._core.config import FallbackConfig
     from honcho_fallback._core.observers import Observers
-
-_EVERYBODY_FITS: Mapping[int, str] = MappingProxyType({})
 
 
 class ResolvedPolicy:
@@ -61,7 +58,10 @@ class ResolvedPolicy:
         self.lease = min(bounds, default=None)
         self.validate = config.validate_answer
         self.validate_is_async = is_async(self.validate)
-        check = partial(check_response, rules=config.rules) if config.rules else check_response
+        self.leaves_refusals = FailureKind.REFUSAL in config.fallback_on
+        check: Callable[..., Failure | None] = check_response
+        if config.rules or self.leaves_refusals:
+            check = partial(check_response, rules=config.rules, refusals=self.leaves_refusals)
         self.check = check if config.check_responses else None
         each = config.attempts_per_target
         attempts = len(chain) * each if each else max(3, len(chain))
@@ -69,7 +69,8 @@ class ResolvedPolicy:
         self.turn_scoped = config.reset == "turn"
         self.grouped = config.on_exhausted == "group" and len(chain) > 1
         self.usable_targets = 1 if config.must_not_degrade else len(chain)
-        self.unfit = _unlabelled(chain, config) if config.require else _EVERYBODY_FITS
+        self.unfit = self._unlabelled("require", config.require)
+        self.unfit_after_refusal = self._unlabelled("refusal_require", config.refusal_require)
         # Only such a call looks at more than its own attempts before it asks.
         limits = (config.cooldown, config.deadline, config.retry_budget, config.transport_recovery)
         self.has_call_limits = any(option is not None for option in limits) or any(
@@ -79,6 +80,19 @@ class ResolvedPolicy:
         self.classify: Callable[[BaseException], Failure] = classifier or partial(
             classify, rules=config.rules, only_models=config.only_models
         )
+
+    def _unlabelled(self, option: str, labels: frozenset[str]) -> Mapping[int, str]:
+        """Say by position who lacks which label that an option wants; somebody has to be left."""
+        unfit = {
+            position: f"it lacks the label {missing[0]!r}"
+            for position, target in enumerate(self.chain)
+            if (missing := sorted(labels - target.labels))
+        }
+        reasons = nobody_fits(self.chain, self.usable_targets, unfit)
+        if reasons is not None:
+            fix = "add a target that has it, or give it to one with Target(labels={...})"
+            raise FallbackConfigError.about(option, f"nobody may be asked: {reasons}", fix)
+        return unfit
 
     def labelled(self, agent: str) -> ResolvedPolicy:
         """Return a copy under another label."""
@@ -210,20 +224,6 @@ def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
             field, problem = f"targets[{position}].name", f"{name!r} is in the chain twice"
             raise FallbackConfigError.about(field, problem, "give one of them another name=")
     return chain
-
-
-def _unlabelled(chain: Sequence[Target], config: FallbackConfig) -> Mapping[int, str]:
-    """Say by position who lacks which label that a target must have; somebody has to be left."""
-    unfit = {
-        position: f"it lacks the label {missing[0]!r}"
-        for position, target in enumerate(chain)
-        if (missing := sorted(config.require - target.labels))
-    }
-    reasons = nobody_fits(chain, 1 if config.must_not_degrade else len(chain), unfit)
-    if reasons is not None:
-        fix = "add a target that has it, or give it to one with Target(labels={...})"
-        raise FallbackConfigError.about("require", f"nobody may be asked: {reasons}", fix)
-    return unfit
 
 
 def nobody_fits(chain: Sequence[Target], usable: int, unfit: Mapping[int, str]) -> str | None:

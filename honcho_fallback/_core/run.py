@@ -722,6 +722,8 @@ def _shared_with_failed(call: CallState) -> dict[int, str]:
             elif key is not None and target.keys.get(scope) == key:
                 what = "key" if scope == "credential" else "host"
                 shared.setdefault(position, f"it has the same {what} as {name}")
+    if any(failure and failure.kind is FailureKind.REFUSAL for failure in failures.values()):
+        shared = {**call.policy.unfit_after_refusal, **shared}
     return shared
 
 

@@ -29,6 +29,7 @@ class FailureKind(StrEnum):
     PAYLOAD_TOO_LARGE = "payload_too_large"
     UNSUPPORTED = "unsupported"
     CONTENT_POLICY = "content_policy"
+    REFUSAL = "refusal"
     INVALID_REQUEST = "invalid_request"
     CANCELLED = "cancelled"
     LOCAL = "local"
@@ -50,8 +51,6 @@ class KindFacts(NamedTuple):
     """What is true of every failure of one kind.
 
     Args:
-        severity: In a group of errors the kind with the lowest decides: what forbids a switch
-            comes before what allows one.
         cause: One sentence: what happened.
         next_action: One sentence: what a person should do.
         switchable: May another target work?
@@ -62,7 +61,6 @@ class KindFacts(NamedTuple):
         reached: What became of the request, unless facts say otherwise.
     """
 
-    severity: int
     cause: str
     next_action: str
     switchable: bool = True
@@ -73,105 +71,93 @@ class KindFacts(NamedTuple):
     reached: Reached = "refused"
 
 
-# In the order of their severity.
+# In the order of their severity: what forbids a switch comes before what allows one.
 _TABLE = {
     FailureKind.CANCELLED: KindFacts(
-        0,
         "The call was cancelled by its caller.",
         "Nothing to do.",
         switchable=False, health="unknown", reached="unknown",
     ),
     FailureKind.LOCAL: KindFacts(
-        1,
         "The error came from the program itself, not from a provider.",
         "Read the traceback; name the class in a rule if a provider raises it.",
         switchable=False, health="unknown", reached="unknown",
     ),
     FailureKind.INVALID_REQUEST: KindFacts(
-        2,
         "The request is not one that the provider accepts.",
         "Fix the request: its parameters, messages or tools are wrong for this target.",
         switchable=False, health="up",
     ),
     FailureKind.CONTENT_POLICY: KindFacts(
-        3,
         "The provider refused the content.",
         "Change the content; add content_policy to fallback_on to ask another target.",
         switchable=False, health="up",
     ),
+    FailureKind.REFUSAL: KindFacts(
+        "The model answered that it does not answer this.",
+        "Change the content; add refusal to fallback_on to ask another target.",
+        switchable=False, health="up",
+    ),
     FailureKind.UNSUPPORTED: KindFacts(
-        4,
         "The model lacks something that the request needs.",
         "Leave out what this model does not take, or put a target first that takes it.",
         health="up",
     ),
     FailureKind.CONTEXT_OVERFLOW: KindFacts(
-        5,
         "The input is longer than the model's context window.",
         "Shorten the input or add a target with a larger context_window.",
         health="up",
     ),
     FailureKind.PAYLOAD_TOO_LARGE: KindFacts(
-        6,
         "The request is larger than the provider accepts.",
         "Send less or smaller attachments, or add a target with a larger context_window.",
         health="up",
     ),
     FailureKind.AUTHENTICATION: KindFacts(
-        7,
         "The provider did not accept the credentials.",
         "Check that the key is set, current and meant for this endpoint.",
         scope="credential",
     ),
     FailureKind.PERMISSION: KindFacts(
-        8,
         "The credentials are valid but may not use this model or region.",
         "Ask the account's owner for access to the model or choose another region.",
     ),
     FailureKind.QUOTA: KindFacts(
-        9,
         "The account has no credit or no quota left.",
         "Top up the account or raise its spending limit.",
         states_wait=True, scope="credential",
     ),
     FailureKind.MODEL_UNAVAILABLE: KindFacts(
-        10,
         "The endpoint does not offer this model.",
         "Check the model's name, load the model, or choose one that is still offered.",
         states_wait=True,
     ),
     FailureKind.MALFORMED_RESPONSE: KindFacts(
-        11,
         "The provider answered with something that is not a usable answer.",
         "Check that the endpoint speaks the expected protocol and what the validator demands.",
         transient=True, health="unknown", reached="unknown",
     ),
     FailureKind.SERVER_ERROR: KindFacts(
-        12,
         "The provider failed while it worked on the request.",
         "Wait, it usually passes; report it to the provider if it stays.",
         transient=True, states_wait=True, reached="unknown",
     ),
     FailureKind.OVERLOADED: KindFacts(
-        13,
         "The provider has more work than it can take at the moment.",
         "Wait, it passes; watch the provider's status page if it stays.",
         transient=True, states_wait=True,
     ),
     FailureKind.RATE_LIMIT: KindFacts(
-        14,
         "The provider received more requests than it allows for now.",
         "Send fewer requests at a time or raise the rate limit with the provider.",
         transient=True, states_wait=True,
     ),
     FailureKind.TIMEOUT: KindFacts(
-        15,
         "No answer arrived within the time allowed.",
         "Raise the timeout if the model needs longer, otherwise check the provider.",
         transient=True, states_wait=True, reached="unknown",
     ),
     FailureKind.CONNECTION: KindFacts(
-        16,
         "The connection to the provider could not be made or was lost.",
         "Check the network, the endpoint's address and, locally, that the server runs.",
         transient=True, reached="unknown",
@@ -179,6 +165,8 @@ _TABLE = {
 }  # fmt: skip
 
 KINDS: Mapping[FailureKind, KindFacts] = MappingProxyType(_TABLE)
+# In a group of errors the kind with the lowest decides.
+SEVERITY = {kind: place for place, kind in enumerate(_TABLE)}
 
 
 class FailureFacts(TypedDict, total=False):

@@ -390,7 +390,7 @@ def test_a_response_is_read() -> None:
     assert read_answer(whole).finish_reason == "stop"
     refused = check_response(ModelResponse([], finish_reason="content_filter"))
     assert refused is not None
-    assert refused.kind == "content_policy"
+    assert refused.kind == "refusal"
     call = ModelResponse([ToolCallPart("thermometer", {"city": "Lima"})])
     assert check_response(call) is None
 

@@ -281,7 +281,7 @@ def test_a_code_beside_its_own_status_adds_nothing(code: str) -> None:
         ("BadRequestError", Kind.INVALID_REQUEST),
         ("NotFoundError", Kind.MODEL_UNAVAILABLE),
         ("DefaultCredentialsError", Kind.AUTHENTICATION),
-        ("ContentFilterFinishReasonError", Kind.CONTENT_POLICY),
+        ("StopCandidateException", Kind.REFUSAL),
         ("ReadTimeout", Kind.TIMEOUT),
         ("BlockedPromptException", Kind.CONTENT_POLICY),
     ],

@@ -133,8 +133,8 @@ FAILING: list[tuple[str, Any, FailureKind]] = [
         {**chat(), "choices": [{"finish_reason": "stop", "message": None}]},
         Kind.MALFORMED_RESPONSE,
     ),
-    ("a filter and no text", chat("content_filter", content=""), Kind.CONTENT_POLICY),
-    ("a refusal", chat(content=None, refusal="I will not"), Kind.CONTENT_POLICY),
+    ("a filter and no text", chat("content_filter", content=""), Kind.REFUSAL),
+    ("a refusal", chat(content=None, refusal="I will not"), Kind.REFUSAL),
     ("a gateway's word", chat("error", content="some"), Kind.SERVER_ERROR),
     ("no candidates", {"candidates": []}, Kind.MALFORMED_RESPONSE),
     (
@@ -142,42 +142,42 @@ FAILING: list[tuple[str, Any, FailureKind]] = [
         {"candidates": [{"finishReason": "MAX_TOKENS"}]},
         Kind.MALFORMED_RESPONSE,
     ),
-    ("a blocked prompt", {"promptFeedback": {"blockReason": "OTHER"}}, Kind.CONTENT_POLICY),
-    ("a safety stop", gemini("SAFETY"), Kind.CONTENT_POLICY),
+    ("a blocked prompt", {"promptFeedback": {"blockReason": "OTHER"}}, Kind.REFUSAL),
+    ("a safety stop", gemini("SAFETY"), Kind.REFUSAL),
     ("a broken call", gemini("MALFORMED_FUNCTION_CALL", {"text": "so"}), Kind.MALFORMED_RESPONSE),
     (
         "thoughts and no answer",
         gemini("SAFETY", {"text": "hm", "thought": True}),
-        Kind.CONTENT_POLICY,
+        Kind.REFUSAL,
     ),
     ("null content", {**claude(), "content": None}, Kind.MALFORMED_RESPONSE),
-    ("a refusal of Claude's", claude("refusal"), Kind.CONTENT_POLICY),
+    ("a refusal of Claude's", claude("refusal"), Kind.REFUSAL),
     ("a full window", claude("model_context_window_exceeded"), Kind.CONTEXT_OVERFLOW),
     ("a failed response", reply("failed", error={"code": "server_error"}), Kind.SERVER_ERROR),
     ("a failed response that says nothing", reply("failed"), Kind.SERVER_ERROR),
     (
         "a filtered response",
         reply("incomplete", incomplete_details={"reason": "content_filter"}),
-        Kind.CONTENT_POLICY,
+        Kind.REFUSAL,
     ),
     (
         "a refused response",
         reply("completed", output=[spoken({"type": "refusal", "refusal": "no"})]),
-        Kind.CONTENT_POLICY,
+        Kind.REFUSAL,
     ),
     ("a failed event", event("failed", error={"code": "rate_limit_exceeded"}), Kind.RATE_LIMIT),
     (
         "a filtered event",
         event("incomplete", incomplete_details={"reason": "content_filter"}),
-        Kind.CONTENT_POLICY,
+        Kind.REFUSAL,
     ),
     ("a cut chat stream", [chunk(role="assistant"), chunk(content="we")], Kind.MALFORMED_RESPONSE),
     ("a chat stream of nothing", [chunk(role="assistant")], Kind.MALFORMED_RESPONSE),
-    ("a filtered chat stream", [chunk(content=""), chunk("content_filter")], Kind.CONTENT_POLICY),
+    ("a filtered chat stream", [chunk(content=""), chunk("content_filter")], Kind.REFUSAL),
     (
         "a refusing chat stream",
         [chunk(refusal="I will"), chunk(refusal=" not"), chunk("stop")],
-        Kind.CONTENT_POLICY,
+        Kind.REFUSAL,
     ),
     (
         "an error chunk",
@@ -194,7 +194,7 @@ FAILING: list[tuple[str, Any, FailureKind]] = [
     (
         "a refusing Claude stream",
         [EVENTS[0], {"type": "message_delta", "delta": {"stop_reason": "refusal"}}],
-        Kind.CONTENT_POLICY,
+        Kind.REFUSAL,
     ),
     ("a cut response stream", [CREATED, DELTA], Kind.MALFORMED_RESPONSE),
     (
@@ -205,7 +205,7 @@ FAILING: list[tuple[str, Any, FailureKind]] = [
     (
         "a refusing response stream",
         [CREATED, {"type": "response.refusal.delta", "delta": "no"}, event("completed")],
-        Kind.CONTENT_POLICY,
+        Kind.REFUSAL,
     ),
     ("a cut Gemini stream", [gemini(None, {"text": "we"})], Kind.MALFORMED_RESPONSE),
     (
@@ -216,7 +216,7 @@ FAILING: list[tuple[str, Any, FailureKind]] = [
     (
         "a Gemini stream that stops",
         [gemini(None), gemini("PROHIBITED_CONTENT")],
-        Kind.CONTENT_POLICY,
+        Kind.REFUSAL,
     ),
 ]
 
@@ -552,7 +552,7 @@ def test_openai_objects_are_read_as_their_documents() -> None:
     whole, part = openai.types.chat.ChatCompletion, openai.types.chat.ChatCompletionChunk
     response = openai.types.responses.Response
     assert seen(built(whole, chat(content="well"))) is None
-    assert seen(built(whole, chat("content_filter"))) is Kind.CONTENT_POLICY
+    assert seen(built(whole, chat("content_filter"))) is Kind.REFUSAL
     assert seen(built(whole, {"choices": None, "error": {"code": 429}})) is Kind.RATE_LIMIT
     assert seen(built(whole, {})) is Kind.MALFORMED_RESPONSE
     assert seen([built(part, chunk(content="we"))]) is Kind.MALFORMED_RESPONSE
@@ -574,7 +574,7 @@ def test_anthropic_objects_are_read_as_their_documents() -> None:
     """The SDK's objects say what the documents they were made from say."""
     message = anthropic.types.Message
     assert seen(built(message, claude("end_turn", TEXT_BLOCK))) is None
-    assert seen(built(message, claude("refusal"))) is Kind.CONTENT_POLICY
+    assert seen(built(message, claude("refusal"))) is Kind.REFUSAL
     assert seen(built(message, {**claude(), "content": None})) is Kind.MALFORMED_RESPONSE
     delta = anthropic.types.RawMessageDeltaEvent
     started = built(anthropic.types.RawMessageStartEvent, EVENTS[0])
@@ -590,9 +590,9 @@ def test_google_objects_are_read_as_their_documents() -> None:
 
     assert read(gemini("STOP", {"text": "well"})) is None
     assert read(gemini("SAFETY", {"functionCall": {"name": "clock"}})) is None
-    assert read(gemini("SAFETY")) is Kind.CONTENT_POLICY
+    assert read(gemini("SAFETY")) is Kind.REFUSAL
     assert read(gemini("MALFORMED_FUNCTION_CALL")) is Kind.MALFORMED_RESPONSE
-    assert read({"promptFeedback": {"blockReason": "OTHER"}}) is Kind.CONTENT_POLICY
+    assert read({"promptFeedback": {"blockReason": "OTHER"}}) is Kind.REFUSAL
     assert read({}) is Kind.MALFORMED_RESPONSE
     cut = genai.GenerateContentResponse.model_validate(gemini(None, {"text": "we"}))
     assert seen([cut]) is Kind.MALFORMED_RESPONSE
@@ -603,7 +603,7 @@ def test_litellm_objects_are_read_as_their_documents(monkeypatch: pytest.MonkeyP
     """LiteLLM's own classes, which keep a chunk's parts elsewhere, are read as well."""
     litellm = pytest.importorskip("litellm")
     assert seen(litellm.ModelResponse(**chat(content="well"))) is None
-    assert seen(litellm.ModelResponse(**chat("content_filter"))) is Kind.CONTENT_POLICY
+    assert seen(litellm.ModelResponse(**chat("content_filter"))) is Kind.REFUSAL
     part = litellm.types.utils.ModelResponseStream
     said = part(choices=[{"index": 0, "delta": {"content": "we"}, "finish_reason": None}])
     assert seen([said]) is Kind.MALFORMED_RESPONSE
@@ -618,16 +618,16 @@ def test_langchain_messages_are_read() -> None:
     assert seen(messages.AIMessage("well", response_metadata=stopped)) is None
     assert seen(messages.AIMessage("", response_metadata={"finish_reason": "stop"})) is None
     refused = messages.AIMessage("", response_metadata=stopped)
-    assert seen(refused) is Kind.CONTENT_POLICY
+    assert seen(refused) is Kind.REFUSAL
     result = outputs.ChatResult(generations=[outputs.ChatGeneration(message=refused)])
-    assert seen(result) is Kind.CONTENT_POLICY
+    assert seen(result) is Kind.REFUSAL
     blocked = {"prompt_feedback": {"block_reason": "SAFETY"}}
-    assert seen(messages.AIMessage("", response_metadata=blocked)) is Kind.CONTENT_POLICY
+    assert seen(messages.AIMessage("", response_metadata=blocked)) is Kind.REFUSAL
     said = messages.AIMessageChunk("we")
     assert seen([said]) is None
     assert seen([outputs.ChatGenerationChunk(message=said)]) is None
     last = messages.AIMessageChunk("", response_metadata={"stop_reason": "refusal"})
-    assert seen([last]) is Kind.CONTENT_POLICY
+    assert seen([last]) is Kind.REFUSAL
     assert seen([said, last]) is None
 
 
@@ -812,7 +812,7 @@ def test_a_text_block_is_worth_its_text() -> None:
     for block in ({"type": "text"}, {"type": "text", "text": ""}, {"type": "thinking"}):
         failure = check_response(claude("refusal", block))
         assert failure is not None
-        assert failure.kind is Kind.CONTENT_POLICY
+        assert failure.kind is Kind.REFUSAL
     assert check_response(claude("refusal", {"type": "tool_use", "name": "clock"})) is None
 
 
@@ -836,7 +836,7 @@ def test_the_last_finish_of_langchains_chunks_counts() -> None:
     ]
     failure = check_response(chunks)
     assert failure is not None
-    assert failure.kind is Kind.CONTENT_POLICY
+    assert failure.kind is Kind.REFUSAL
 
 
 def test_a_sentence_for_an_error_counts_alone_or_beside_choices() -> None:
