@@ -126,7 +126,7 @@ def carries(value: Any, without: frozenset[str] = frozenset()) -> bool:
     if isinstance(value, list):
         return any(carries(one, without) for one in value)
     if isinstance(value, dict) or hasattr(value, "__dict__"):
-        is_left_out = without and (first(value, KIND) in without or is_thought(value))
+        is_left_out = without and is_thought(value)
         return not is_left_out and any(
             carries(written, without) if name == "content" else written
             for name, written in _written(value)
