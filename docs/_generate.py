@@ -33,12 +33,12 @@ _NOTICE = "<!-- Written by docs/_generate.py from the code: edit that, and run i
 _GROUPS: dict[str, tuple[str, ...]] = {
     "When to switch": (
         "fallback_on", "switch_after", "max_attempts", "attempts_per_target",
-        "reset", "scopes", "replay",
+        "reset", "replay",
     ),
     "Whom to ask": ("require", "refusal_require", "must_not_degrade"),
     "Waits": ("wait", "retry_after_cap"),
     "Time": (
-        "timeout", "connect_timeout", "deadline", "reserve", "first_token_timeout", "idle_timeout",
+        "timeout", "connect_timeout", "deadline", "first_token_timeout", "idle_timeout",
         "min_rate",
     ),
     "What is remembered across calls": ("cooldown", "retry_budget", "transport_recovery"),
@@ -80,7 +80,6 @@ _MORE = {
 EXAMPLES = {
     "explain": (
         """honcho-fallback explain --status 429 --body '{"error": {"code": "quota_exceeded"}}'""",
-        "honcho-fallback explain --from-log calls.jsonl",
     ),
     "show": (
         "honcho-fallback show calls.jsonl --agent deriver --switched",
@@ -102,7 +101,6 @@ command's, its object a function with typer's annotations. It is imported with e
 _END = "─> the call ends with an error"
 _DEFAULTS_IN_WORDS = {
     "max_attempts": "3, or the chain's length if longer",
-    "reserve": "a third of the deadline, at least 1",
     "classify": "the package's own",
 }
 _MACHINE_TAIL = """\

@@ -22,6 +22,7 @@ from honcho_fallback._core.runtime import Runtime
 from honcho_fallback._core.shared import (
     Cooldown,
     RetryBudget,
+    Sessions,
 )
 from honcho_fallback._core.target import ApiKey, Attempt, Credential, Target
 from honcho_fallback._core.turn import Turn
@@ -78,6 +79,7 @@ __all__ = [
     "Restore",
     "RetryBudget",
     "Runtime",
+    "Sessions",
     "StreamInterrupted",
     "Switch",
     "Target",

@@ -215,7 +215,7 @@ def test_nothing_is_imported_by_a_name_in_a_string() -> None:
 # lowers it, and who lengthens one lowers another by more in the same change.
 ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "core, values, redaction": (
-        5571,
+        5668,  # sessions came, and the command line gave 131 lines for them
         ("honcho_fallback/_core", "honcho_fallback/_values", "honcho_fallback/redaction.py"),
     ),
     "classifier": (2582, ("honcho_fallback/_classify",)),
@@ -230,16 +230,16 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "testing": (930, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
     "tools": (1193, ("honcho_fallback/tools",)),
     "simulate": (1058, ("honcho_fallback/simulate",)),
-    "cli": (759, ("honcho_fallback/cli",)),
-    "langchain": (4213, ("adapters/honcho_fallback_langchain",)),
-    "litellm": (2658, ("adapters/honcho_fallback_litellm",)),
+    "cli": (628, ("honcho_fallback/cli",)),
+    "langchain": (4217, ("adapters/honcho_fallback_langchain",)),
+    "litellm": (2663, ("adapters/honcho_fallback_litellm",)),
     "honcho": (2058, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         1046,
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),
     ),
     "agents": (
-        875,
+        880,
         ("adapters/honcho_fallback_openai_agents", "adapters/honcho_fallback_pydantic_ai"),
     ),
 }

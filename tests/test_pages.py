@@ -66,13 +66,17 @@ def commands_with_output() -> Iterator[tuple[str, str]]:
 
 @pytest.mark.usefixtures("classification_files")
 @pytest.mark.parametrize(("command", "output"), [*commands_with_output()])
-def test_explain_prints_what_the_page_shows(command: str, output: str) -> None:
-    """Each command of the page prints the block that follows it, to the letter."""
+def test_a_command_prints_what_the_page_shows(command: str, output: str) -> None:
+    """Each command of the page prints the block that follows it, to the letter; `show` more."""
     name, *arguments = shlex.split(command)
     assert name == "honcho-fallback"
     result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
     assert result.exit_code == 0
-    assert [line.rstrip() for line in result.output.splitlines()] == output.splitlines()
+    printed = [line.rstrip() for line in result.output.splitlines()]
+    if arguments[0] == "show":  # the page leaves out the calls, which it dates
+        first = printed.index(output.splitlines()[0])
+        printed = printed[first : first + len(output.splitlines())]
+    assert printed == output.splitlines()
 
 
 def test_the_rules_of_the_page_have_every_key() -> None:

@@ -86,6 +86,7 @@ _NO_AGENT = "unknown"
 # Of a config's metadata: what LangChain, LangGraph and this package say of a run, not its caller.
 _THEIRS = ("__", "checkpoint_", "fallback_", "is_fallback", "langgraph_", "lc_", "ls_")
 _THREAD = "thread_id"  # LangGraph copies it from what is configurable; it names the conversation
+_SESSIONS = (_THREAD, "session_id")  # the second is RunnableWithMessageHistory's
 # Per call they name another model of the primary's provider.
 _OTHER_MODEL = frozenset({"model", "model_name"})
 
@@ -154,7 +155,10 @@ class Call(ABC, Generic[RequestT]):
         self.required = policy.config.require
         unfit = self.unlabelled(config) if self.required else None
         with parented_like(self.detached) if self.detached.stand_ins else _AS_AROUND:
-            self.run = policy.start(turn=turn, metadata=metadata, unfit=unfit)
+            configurable = config.get("configurable") or {}
+            session = next(filter(None, map(configurable.get, _SESSIONS)), None)
+            session = session and str(session)
+            self.run = policy.start(turn=turn, session=session, metadata=metadata, unfit=unfit)
         if self.wants_content:
             self.run.report(input=call_input)
         return self.run

@@ -156,7 +156,7 @@ class AgentCall(Call[ModelRequest[Any]]):
     def _turn_around(self) -> Turn | None:
         """Return the turn around the agent's run, or that of the run itself, or None."""
         policy, observers = self.policy, self.policy.observers
-        lasts = policy.config.reset == "turn"
+        lasts = policy.config.reset != "iteration"
         self.is_named = (lasts and bool(observers)) or any(
             type(one).on_turn_end is not FallbackObserver.on_turn_end for one in observers
         )
@@ -425,7 +425,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         return TURN in self.state_schema.__annotations__
 
     def _hold(self, options: Options, before: FallbackPolicy | None) -> None:
-        if options.config.reset == "turn" and not self._has_place:
+        if options.config.reset != "iteration" and not self._has_place:
             raise FallbackConfigError.about(
                 "state_schema",
                 f"that of {type(self).__name__} has no place for a turn",

@@ -50,7 +50,7 @@ def check_config(config: FallbackConfig) -> FallbackConfig:
     if iscoroutinefunction(config.validate_answer):
         fix = "pass a plain function: the Router's sync methods cannot await it"
         raise FallbackConfigError.about("validate", "it is async", fix)
-    if config.reset != "iteration":  # as of FallbackConfig.resilient()
+    if config.reset == "turn":  # as of FallbackConfig.resilient()
         logger.info(
             'reset="iteration" in place of %r: LiteLLM\'s calls know no turns', config.reset
         )

@@ -38,6 +38,7 @@ REHEARSALS = frozenset(
 )
 _CLIENTS_OWN = ("api_key", "api_base", "base_url")
 _STAYS, _REQUIRES = "must_not_degrade", "require"
+_SESSION = "litellm_session_id"  # LiteLLM's own name for a conversation
 # LiteLLM keeps its own metadata and the caller's apart for some endpoints, and elsewhere writes
 # into the caller's own dict, which may come back with the next call.
 _BUCKETS = ("metadata", "litellm_metadata")
@@ -115,6 +116,10 @@ def options_of(request: dict[str, Any], config: FallbackConfig) -> dict[str, Any
     if any(request.get(name) is not None for name in _CLIENTS_OWN):
         # What a caller's own key or address brings on says nothing of the deployment.
         options["cooldown"] = options["retry_budget"] = None
+    sessions = request.get(_SESSION), *(one.get("session_id") for one in metadata)
+    session = next((one for one in sessions if one and isinstance(one, str)), None)
+    if session is not None:
+        options["session"] = session
     plain = plain_metadata_of(request) if metadata else None
     if plain is not None:
         options["metadata"] = plain

@@ -9,6 +9,7 @@ from weakref import WeakKeyDictionary
 
 from agents import Model, ModelRetryAdvice
 from agents.models._run_context import get_model_run_owner
+from agents.tracing import get_current_trace
 from openai.types.responses import ResponseCompletedEvent
 
 from honcho_fallback import ConfigOptions, FallbackConfigError, FallbackPolicy
@@ -157,7 +158,8 @@ class FallbackModel(Model):
             if reasons[position] is None and is_at_home(target, targets[0]):
                 reasons[position] = _candidates.why_unlabelled(target, required, settings)
         unfit = {position: reason for position, reason in enumerate(reasons) if reason}
-        call = self.policy.start(turn=run_so_far.turn, unfit=unfit or None)
+        session = request.conversation_id or getattr(get_current_trace(), "group_id", None)
+        call = self.policy.start(turn=run_so_far.turn, session=session, unfit=unfit or None)
         if self.policy.wants_content:
             shown = request.model_settings.to_traceable_dict().items()
             parameters = {name: value for name, value in shown if value is not None}

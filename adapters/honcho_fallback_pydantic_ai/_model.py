@@ -190,7 +190,10 @@ class FallbackModel(OwnFallbackModel):
         settings: ModelSettings | None,
         parameters: ModelRequestParameters,
     ) -> FallbackRun:
-        run = self.policy.start(unfit=self._unfit(messages, settings, parameters))
+        named = (getattr(one, "conversation_id", None) for one in reversed(messages))
+        session = next(filter(None, named), None)  # the last one's, as Pydantic AI has it
+        unfit = self._unfit(messages, settings, parameters)
+        run = self.policy.start(session=session, unfit=unfit)
         if self.policy.wants_content:
             content = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
             plain = (str, int, float, bool)

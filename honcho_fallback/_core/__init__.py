@@ -6,7 +6,7 @@ know ``_values`` and ``_classify``::
     runtime    the clock and the sleeps
     forks      the locks of a forked child
     target     who can be asked, and one attempt at it
-    shared     what calls share: Cooldown, RetryBudget
+    shared     what calls share: Cooldown, RetryBudget, Sessions
     recovery   what is tried once before a target is left
     presets    named sets of options
     config     FallbackConfig

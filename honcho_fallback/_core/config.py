@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from math import inf
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Unpack, get_args
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Unpack
 
 import tenacity
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_validator
@@ -15,9 +14,9 @@ from pydantic_core import PydanticCustomError
 from honcho_fallback._classify._rules import Rule, load_rules
 from honcho_fallback._core import presets
 from honcho_fallback._core.recovery import TransportRecovery
-from honcho_fallback._core.shared import CooldownStore, RetryBudget
+from honcho_fallback._core.shared import CooldownStore, RetryBudget, Sessions
 from honcho_fallback._values.errors import FallbackConfigError, nearest, shown, unknown_name
-from honcho_fallback._values.failure import KINDS, Failure, FailureKind, Scope
+from honcho_fallback._values.failure import KINDS, Failure, FailureKind
 
 if TYPE_CHECKING:
     from honcho_fallback._core.presets import ConfigOptions
@@ -71,8 +70,9 @@ class FallbackConfig(BaseModel):
             or seconds.
         retry_after_cap: Retry-After is obeyed up to this many seconds, and never while another
             target is free.
-        reset: How long a switch lasts: ``"iteration"`` (each call starts on the primary) or
-            ``"turn"`` (within ``policy.turn()``).
+        reset: How long a switch lasts: ``"iteration"`` (each call starts on the primary),
+            ``"turn"`` (within ``policy.turn()``), or ``"session"``, short for ``Sessions()``
+            (within ``policy.session(id)``, while the provider's prompt cache is warm).
         timeout: Seconds per attempt, or None. Enforced in ``acall`` and, up to the first content,
             in ``astream``; handed to ``ask`` everywhere.
         connect_timeout: Seconds to connect, or None; handed to ``ask``.
@@ -95,12 +95,13 @@ class FallbackConfig(BaseModel):
             what nothing else explains.
         refine: Corrects what a rule or the classifier said, given its failure and the exception.
             The presets use it, and keep what a rule said. A failure that only got another
-            ``kind`` gets that kind's answers, too. It never sees a cancellation; never async.
+            ``kind`` gets that kind's answers, too. It never sees a cancellation; never async. With
+            another ``scope`` it reaches others: who shares what failed is passed over.
         cooldown: Remember across calls which targets are down: ``Cooldown()``, or None.
         deadline: Seconds for the whole call, waits included, or None; for a stream up to its first
-            content. Enforced where ``timeout`` is, else by what is handed to ``ask``.
-        reserve: Seconds of the deadline kept for each fallback not yet asked; default a third of
-            it, at least 1. Where less is left than they need, the fallbacks share it.
+            content. Enforced where ``timeout`` is, else by what is handed to ``ask``. A third of
+            it, at least 1, is kept for each fallback not yet asked; where less is left than they
+            need, they share it.
         first_token_timeout: Seconds up to a stream's first content or thinking, or None. Enforced
             in ``astream``; ``stream`` hands it to ``ask`` where ``attempt.timeout`` is longer, and
             an SDK that takes it for the longest silence then holds it after that content, too.
@@ -110,9 +111,6 @@ class FallbackConfig(BaseModel):
         transport_recovery: Give a lost connection to the primary one more chance before the
             switch: ``TransportRecovery()``, or None.
         must_not_degrade: Never ask a fallback: for judges and gates.
-        scopes: Whom a kind of failure reaches, where it is another than the classifier says:
-            ``"model"``, ``"credential"`` or ``"endpoint"`` by kind, such as ``{"rate_limit":
-            "credential"}``. Who shares what failed is passed over.
         replay: ``"any"``, or ``"safe"``: after a failure that leaves open whether the request had
             an effect (``Failure.reached``) nobody is asked again, and OutcomeUnknown comes out.
         require: Labels that a target must have to be asked; the others are passed over.
@@ -154,7 +152,8 @@ class FallbackConfig(BaseModel):
     wait: Annotated[Callable[[Any], Any], Takes(_WAIT)] = DEFAULT_WAIT
     retry_after_cap: Annotated[NotNegative, Takes("seconds as a number, 0 or more")] = 30.0
     reset: Annotated[
-        Literal["iteration", "turn"], Takes("'iteration' or 'turn'", ("iteration", "turn"))
+        Literal["iteration", "turn"] | Sessions,
+        Takes("'iteration', 'turn', 'session' or Sessions()", ("iteration", "turn", "session")),
     ] = "iteration"
     timeout: SecondsOrNone = 180.0
     connect_timeout: SecondsOrNone = 5.0
@@ -175,10 +174,6 @@ class FallbackConfig(BaseModel):
     ] = None
     cooldown: Annotated[CooldownStore | None, Takes("Cooldown(), RedisCooldown() or None")] = None
     deadline: SecondsOrNone = None
-    reserve: Annotated[
-        NotNegative | None,
-        Takes("seconds as a number, 0 or more and less than the deadline, or None"),
-    ] = None
     first_token_timeout: SecondsOrNone = None
     idle_timeout: SecondsOrNone = None
     retry_budget: Annotated[RetryBudget | None, Takes("RetryBudget() or None")] = None
@@ -186,13 +181,6 @@ class FallbackConfig(BaseModel):
         InstanceOf[TransportRecovery] | None, Takes("TransportRecovery() or None")
     ] = None
     must_not_degrade: Annotated[bool, Takes("True or False")] = False
-    scopes: Annotated[
-        Mapping[FailureKind, Scope],
-        Takes(
-            "'model', 'credential' or 'endpoint' by kind, such as {'rate_limit': 'credential'}",
-            (*FailureKind, *get_args(Scope)),
-        ),
-    ] = Field(default_factory=dict[FailureKind, Scope])
     replay: Annotated[Literal["any", "safe"], Takes("'any' or 'safe'", ("any", "safe"))] = "any"
     require: Labels = frozenset()
     refusal_require: Labels = frozenset()
@@ -208,10 +196,6 @@ class FallbackConfig(BaseModel):
         if is_async(self.refine):
             fix = "write it without async; of the hooks only validate may be awaited"
             raise FallbackConfigError.about("refine", "it is async", fix)
-        if (self.reserve or 0) >= (self.deadline or inf):
-            problem = f"got {self.reserve:g} with a deadline of {self.deadline:g}"
-            fix = "keep less than the deadline for the fallbacks"
-            raise FallbackConfigError.about("reserve", problem, fix)
 
     @field_validator("wait", mode="before")
     @classmethod
@@ -221,6 +205,11 @@ class FallbackConfig(BaseModel):
                 raise PydanticCustomError("range", "out of range")
             return tenacity.wait_fixed(wait)
         return wait
+
+    @field_validator("reset", mode="before")
+    @classmethod
+    def _session_is_a_store(cls, reset: Any) -> Any:
+        return Sessions() if reset == "session" else reset
 
     @field_validator("fallback_on")
     @classmethod

@@ -27,7 +27,8 @@ from honcho_fallback._core.presets import ConfigOptions
 from honcho_fallback._core.resolved import ResolvedPolicy, check_chain, nobody_fits
 from honcho_fallback._core.run import FallbackRun
 from honcho_fallback._core.runtime import Runtime
-from honcho_fallback._core.turn import Turn, current_turn
+from honcho_fallback._core.shared import Sessions
+from honcho_fallback._core.turn import Place, Turn, current_turn
 from honcho_fallback._values.errors import (
     FallbackConfigError,
     can_be_pickled,
@@ -60,9 +61,12 @@ class StartOptions(ConfigOptions, total=False):
         unfit: Which targets cannot take this call, 0-based in the chain, each with the reason for
             the record, such as ``{1: "it cannot read images"}``. They are never asked and count
             neither as failures nor as attempts; the last that is left is the chain's last.
+        session: Names the conversation that the call, or the turn it is in, is a part of, as in
+            ``policy.session``: for whoever cannot write a ``with`` around the turn.
     """
 
     turn: Turn | None
+    session: str | None
     agent: str | None
     metadata: Mapping[str, Any] | None
     unfit: Mapping[int, str] | None
@@ -312,13 +316,41 @@ class FallbackPolicy:
         """Open a user turn, for ``with`` or ``async with``: what a switch lasts for.
 
         Only with ``reset="turn"`` a switch lasts so long; whatever ``reset`` is, observers and
-        records name the turn that a call is a part of.
+        records name the turn that a call is a part of. Within a session it is a turn of that.
 
         Args:
             turn_id: Its name, where a turn goes on that began elsewhere; default: a new one.
         """
-        name = _new_id() if turn_id is None else turn_id
-        return Turn(self._owner, name, self._tell_turn_end)
+        around = Turn.current(self._owner)
+        if around is not None and around.place is not None:
+            return self.session(around.place.session_id, turn_id)
+        return Turn(self._owner, turn_id or _new_id(), self._tell_turn_end)
+
+    def session(self, session_id: str, turn_id: str | None = None) -> Turn:
+        """Open a user turn of a conversation, for ``with`` or ``async with``.
+
+        With ``reset="session"`` it begins where the turn before was answered, while that
+        provider's prompt cache is warm (see ``Sessions``); else it is a turn like any other.
+
+        Args:
+            session_id: Names the conversation.
+            turn_id: As for ``turn``.
+
+        Raises:
+            FallbackConfigError: The name is empty or no text.
+        """
+        turn = Turn(self._owner, turn_id or _new_id(), self._tell_turn_end)
+        turn.join(self._place(self._policy, session_id))
+        return turn
+
+    def _place(self, policy: ResolvedPolicy, session_id: str) -> Place | None:
+        require_text("session_id", session_id, "pass the name of the conversation")
+        sessions = policy.config.reset
+        if not isinstance(sessions, Sessions):
+            return None
+        key = session_id, policy.agent, *(target.name for target in policy.chain)
+        now = (self._runtime or Runtime.current()).monotonic()
+        return Place(session_id, sessions.position(key, now), partial(sessions.answered, key))
 
     def start(self, **options: Unpack[StartOptions]) -> FallbackRun:
         """Return the machine of one call, for whoever owns the loop or wants the record.
@@ -365,7 +397,7 @@ class FallbackPolicy:
         observers, agent = self._observers(), self._policy.agent
         if observers is None or turn.outcome == "open":
             return
-        if turn.position:
+        if turn.position and turn.place is None:  # else the next turn may stay there
             observers.emit("on_restore", Restore(agent, self._policy.chain[0], "turn"))
         observers.emit("on_turn_end", TurnEnd(turn.turn_id, agent, turn.outcome))
 
@@ -381,9 +413,10 @@ class FallbackPolicy:
         policy, overrides = self._policy, cast("dict[str, Any]", {**options})
         run, turn, agent = (overrides.pop(name, None) for name in ("run", "turn", "agent"))
         metadata = _plain_metadata(overrides.pop("metadata", None))
-        unfit = overrides.pop("unfit", None)
+        unfit, session = overrides.pop("unfit", None), overrides.pop("session", None)
         if run is not None:
-            if overrides or any(option is not None for option in (turn, agent, metadata, unfit)):
+            given = turn, agent, metadata, unfit, session
+            if overrides or any(option is not None for option in given):
                 problem = "it came with options for the call"
                 raise FallbackConfigError.about("run", problem, "pass those to start()")
             return lambda: run
@@ -398,10 +431,13 @@ class FallbackPolicy:
         if turn is not None and turn.owner is not self._owner:
             fix = "pass one from this policy's turn()"
             raise FallbackConfigError.about("turn", "it belongs to another policy", fix)
-        if turn is None:
-            turn = self._current_turn(policy)
-        elif turn.outcome != "open":
+        if turn is not None and turn.outcome != "open":
             turn = None
+        elif turn is None:
+            turn = Turn.current(self._owner) if session else self._current_turn(policy)
+        if session is not None and (place := self._place(policy, session)) is not None:
+            turn = turn or Turn(self._owner, _new_id(), self._tell_turn_end)
+            turn.join(place)
         unfit, runtime = _checked_unfit(unfit, policy), self._runtime
         return lambda: FallbackRun(
             policy, turn, _new_id(), runtime, metadata=metadata, unfit=unfit
@@ -414,9 +450,9 @@ class FallbackPolicy:
         # One iterator step: of all threads one warns, once for each policy.
         if turn is None and policy.turn_scoped and next(self._unwarned, None):
             warnings.warn(
-                f'{self!r}: reset="turn" has no effect outside of a turn, so this call is one of '
-                "its own; open one with policy.turn() around the calls that belong together, or "
-                'pass reset="iteration"',
+                f'{self!r}: reset="turn" or "session" has no effect outside of a turn, so this '
+                "call is one of its own; open one with policy.turn() or policy.session(id) around "
+                'the calls that belong together, or pass reset="iteration"',
                 stacklevel=4,
             )
         return turn

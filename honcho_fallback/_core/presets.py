@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
     from honcho_fallback._classify._rules import RulesSource
     from honcho_fallback._core.recovery import TransportRecovery
-    from honcho_fallback._core.shared import CooldownStore
-    from honcho_fallback._values.failure import Scope
+    from honcho_fallback._core.shared import CooldownStore, Sessions
 
 
 class ConfigOptions(TypedDict, total=False):
@@ -32,7 +31,7 @@ class ConfigOptions(TypedDict, total=False):
     attempts_per_target: int | None
     wait: Callable[[Any], Any] | float
     retry_after_cap: float
-    reset: Literal["iteration", "turn"]
+    reset: Literal["iteration", "turn", "session"] | Sessions
     timeout: float | None
     connect_timeout: float | None
     check_responses: bool
@@ -43,13 +42,11 @@ class ConfigOptions(TypedDict, total=False):
     refine: Callable[[Failure, BaseException], Failure] | None
     cooldown: CooldownStore | None
     deadline: float | None
-    reserve: float | None
     first_token_timeout: float | None
     idle_timeout: float | None
     retry_budget: RetryBudget | None
     transport_recovery: TransportRecovery | None
     must_not_degrade: bool
-    scopes: Mapping[Kind, Scope] | Mapping[str, Scope]
     replay: Literal["any", "safe"]
     require: frozenset[str] | set[str]
     refusal_require: frozenset[str] | set[str]

@@ -66,7 +66,7 @@ class ResolvedPolicy:
         each = config.attempts_per_target
         attempts = len(chain) * each if each else max(3, len(chain))
         self.max_attempts = config.max_attempts or attempts
-        self.turn_scoped = config.reset == "turn"
+        self.turn_scoped = config.reset != "iteration"
         self.grouped = config.on_exhausted == "group" and len(chain) > 1
         self.usable_targets = 1 if config.must_not_degrade else len(chain)
         self.unfit = self._unlabelled("require", config.require)

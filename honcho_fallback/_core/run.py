@@ -405,10 +405,8 @@ class FallbackRun:
         cancelled = failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception)
         # A stream that had begun was worked upon, whatever the provider says afterwards.
         has_begun = call.content_at is not None or bool(partial_chunks)
-        if (scopes := call.policy.config.scopes) or has_begun:
-            scope = scopes.get(failure.kind, failure.scope)
-            reached = "unknown" if has_begun else failure.reached
-            failure = failure._replace(scope=scope, reached=reached)
+        if has_begun:
+            failure = failure._replace(reached="unknown")
         if partial_chunks and not cancelled:
             self._note_usage(partial_chunks)
         if call.replaceable and not cancelled:
@@ -625,6 +623,8 @@ class FallbackRun:
             self._is_in_time(call.policy.usable_targets - 1, now)
         call.outcome = outcome
         call.errors = ()
+        if outcome == "success" and call.turn is not None and call.turn.place is not None:
+            call.turn.place.answered(call.attempt.position, now, call.usage)
         if call.policy.config.cooldown is not None and self._begun:
             self._close_cooldown(outcome, now)
         else:

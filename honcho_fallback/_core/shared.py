@@ -338,6 +338,67 @@ def _failures_by_kind(after: Any) -> Mapping[FailureKind, int]:
     return counts | {FailureKind(kind): int(count) for kind, count in given.items()}
 
 
+class _Warm(NamedTuple):
+    """Where a session was answered last, until when that cache is warm, and if it has any."""
+
+    position: int
+    until: float
+    is_cached: bool
+
+
+class Sessions:
+    """Remember, in this process, with whom conversations are whose prompt cache is warm.
+
+    A provider keeps the beginning of a prompt for minutes and reads it again at a fraction of the
+    price; whoever is new to a conversation reads all of it. So a conversation that has switched
+    stays with who answered while that cache is warm. It goes back to the primary when it is cold,
+    or where usage says that nothing was cached: then a return costs nothing.
+
+    Args:
+        ttl: Seconds that a cache is warm after it was used; providers keep it for five minutes.
+        most: How many sessions are remembered; the one that was quiet longest is forgotten first.
+
+    Raises:
+        FallbackConfigError: An argument is no positive number.
+    """
+
+    def __init__(self, ttl: float = 300.0, most: float = 10_000) -> None:
+        self.ttl = require_number("ttl", ttl, 0.001)
+        self.most = require_number("most", most, 1)
+        self._warm: dict[object, _Warm] = {}
+        renew_after_fork(self._renew)
+
+    def _renew(self) -> None:
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Sessions(ttl={self.ttl:g}, most={self.most:g})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Sessions, (self.ttl, self.most)
+
+    def position(self, key: object, now: float) -> int:
+        """Return where the next turn of a session begins; the key names its chain, too."""
+        warm = self._warm.get(key)
+        return warm.position if warm and warm.is_cached and now < warm.until else 0
+
+    def answered(
+        self, key: object, position: int, now: float, usage: Mapping[str, Any] | None
+    ) -> None:
+        """Note where a call was answered; where usage says nothing of a cache, there is one."""
+        read, written = ((usage or {}).get(f"cache_{what}_tokens") for what in ("read", "write"))
+        with self._lock:
+            before = self._warm.pop(key, None)
+            if position == 0:
+                return
+            # The first answer of a target can have read nothing.
+            is_first = before is None or before.position != position
+            is_cached = is_first or read is None or read > 0 or bool(written)
+            self._warm[key] = _Warm(position, now + self.ttl, is_cached)
+            if len(self._warm) > self.most:
+                del self._warm[next(iter(self._warm))]
+
+
 class RetryBudget:
     """Let a target see only so many repeats: second and later requests of one call to it.
 

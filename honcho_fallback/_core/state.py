@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 # The notes of attempts at a target that rests or rested.
 PROBE = "a probe after its cooldown"
 FORCED = "in its cooldown, as nobody else was left"
+_LEFT = "the turn had already left it"
+_KEPT_WARM = "the session stays where its prompt cache is warm"
 _PROBED = "another call was probing it"
 _NOTHING: Mapping[int, Any] = MappingProxyType({})  # one for all calls
 
@@ -141,9 +143,7 @@ class CallState:
             for one in self.remaining
         )
         left = self.deadline_at - now
-        reserve = self.policy.config.reserve
-        if reserve is None:
-            reserve = max(1.0, (self.deadline_at - self.started) / 3)
+        reserve = max(1.0, (self.deadline_at - self.started) / 3)
         return left - min(behind * reserve, left * behind / (behind + 1))
 
     def record(self, now: float) -> CallRecord:
@@ -210,7 +210,8 @@ class CallState:
         if position >= self.policy.usable_targets:
             return "the call must not degrade"
         if position < self.first:
-            return "the turn had already left it"
+            place = self.turn and self.turn.place
+            return _KEPT_WARM if place and position < place.position else _LEFT
         if position < self.attempt.position:
             return "its context window is not larger"
         limited = self.why() if self.outcome == "exhausted" else None

@@ -1,19 +1,27 @@
-"""What a switch lasts for when ``reset="turn"``: one user turn."""
+"""What a switch lasts for: with ``reset="turn"`` one user turn, with a session many."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Self
 
 from honcho_fallback._classify import classify
 from honcho_fallback._values.failure import FailureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
 # Holds a reference to a mutable Turn, not a position: what a task or a generator sets in its own
 # copy of the context is lost to everybody else, what it writes into a shared object is not.
 current_turn: ContextVar[Turn | None] = ContextVar("honcho_fallback_turn", default=None)
+
+
+class Place(NamedTuple):
+    """Say where a session's turn begins, and how to note where it was answered."""
+
+    session_id: str
+    position: int  # of the target whose prompt cache is warm, or 0
+    answered: Callable[[int, float, Mapping[str, Any] | None], object]
 
 
 class Turn:
@@ -38,6 +46,7 @@ class Turn:
         "_unended",
         "outcome",
         "owner",
+        "place",
         "position",
         "turn_id",
     )
@@ -46,6 +55,7 @@ class Turn:
         self.owner = owner
         self.turn_id = turn_id
         self.position = 0
+        self.place: Place | None = None  # of the session that it is a part of
         self.outcome: Literal["open", "completed", "failed", "cancelled"] = "open"
         self._ended: Callable[[Turn], object] = ended
         self._outer: Turn | None = None
@@ -78,6 +88,12 @@ class Turn:
         """
         if position > self.position or failed == self.position:
             self.position = position
+
+    def join(self, place: Place | None) -> None:
+        """Be a turn of a session, unless it is one already."""
+        if place is not None and self.place is None:
+            self.place = place
+            self.position = self.position or place.position
 
     def __enter__(self) -> Self:
         if self._entered:

@@ -48,26 +48,15 @@ def options(
 
 
 @app.command()
-def explain(  # noqa: PLR0913 # one per option
-    source: Annotated[
-        str | None,
-        typer.Argument(help="- reads one JSON object {status, body, headers} from stdin."),
-    ] = None,
-    status: Annotated[int | None, typer.Option(help="HTTP status, 100 to 599.")] = None,
+def explain(  # one per option
+    status: Annotated[int | None, typer.Option(min=100, max=599, help="HTTP status.")] = None,
     body: Annotated[
-        str | None, typer.Option(help="Body of the response, as JSON or HTML.")
+        str | None, typer.Option(help="Body of the response, as JSON or HTML; - reads stdin.")
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option(help="'name: value'; may be repeated.")
     ] = None,
     *,
-    from_log: Annotated[
-        str | None,
-        typer.Option(
-            metavar="FILE",
-            help="Count the failures of saved records instead, with what to do; - reads stdin.",
-        ),
-    ] = None,
     rules: Annotated[
         list[str] | None,
         typer.Option(metavar="FILE", help="Rules of your own, as TOML; may be repeated."),
@@ -75,31 +64,16 @@ def explain(  # noqa: PLR0913 # one per option
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Say what a provider's error means and what the default policy would do about it."""
-    if from_log is not None:
-        if any(value is not None for value in (source, status, body, header, rules)):
-            _refuse(ValueError("--from-log goes with --json alone"))
-        _explain_log(from_log, as_json=as_json)
-        return
     try:
         config = FallbackConfig(rules=rules)
-        facts = _facts.read_facts(source, status, body, header or [])
-    except (_facts.FactsError, FallbackConfigError) as error:
+        response = _facts.read_response(status, body, header or [])
+    except FallbackConfigError as error:
         _refuse(error)
-    explanation = _explain.explain(facts, config)
+    explanation = _explain.explain(response, config)
     if as_json:
         typer.echo(_explain.to_json(explanation))
     else:
         _explain.show(explanation, Console())
-
-
-def _explain_log(source: str, *, as_json: bool) -> None:
-    records, is_whole = _read(source)
-    counts = _explain.count_failures(records)
-    if as_json:
-        typer.echo(_explain.counts_to_json(counts))
-    else:
-        _explain.show_counts(counts, Console())
-    raise typer.Exit(0 if is_whole else 1)
 
 
 def _read(source: str) -> tuple[list[CallRecord], bool]:

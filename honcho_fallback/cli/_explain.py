@@ -1,10 +1,9 @@
-"""What a provider's error means, and what saved calls failed with."""
+"""What a provider's error means, and what the default policy does about it."""
 
 from __future__ import annotations
 
 import json
 import logging
-from collections import Counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tenacity
@@ -13,7 +12,6 @@ from rich.text import Text
 
 from honcho_fallback import (
     Failure,
-    FailureKind,
     FallbackConfig,
     FallbackPolicy,
     Target,
@@ -23,12 +21,11 @@ from honcho_fallback.cli._facts import ProviderError
 from honcho_fallback.redaction import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
     from rich.console import Console
 
-    from honcho_fallback import CallRecord
-    from honcho_fallback.cli._facts import Facts
+    from honcho_fallback.cli._facts import Response
 
 _PRIMARY = Target("primary", context_window=8_000)
 _CHAINS: Mapping[str, tuple[Target, ...]] = {
@@ -81,12 +78,12 @@ class Explanation(NamedTuple):
     verdicts: tuple[Verdict, ...]
 
 
-def explain(facts: Facts, config: FallbackConfig) -> Explanation:
+def explain(response: Response, config: FallbackConfig) -> Explanation:
     """Ask the classifier, and a real run of the default policy per chain."""
-    failure = classify(ProviderError(facts), rules=config.rules)
+    failure = classify(ProviderError(response), rules=config.rules)
     # A trial run logs its switch, and nobody has set up where to.
     logging.getLogger("honcho_fallback").addHandler(logging.NullHandler())
-    alone, plain, as_small = (_verdict(words, facts, config) for words in _CHAINS)
+    alone, plain, as_small = (_verdict(words, response, config) for words in _CHAINS)
     # The window is worth a line only where it makes a difference.
     shown = (alone, plain) if plain[1:] == as_small[1:] else (alone, plain, as_small)
     return Explanation(failure, shown)
@@ -111,54 +108,12 @@ def show(explanation: Explanation, console: Console) -> None:
     console.print(table)
 
 
-class Met(NamedTuple):
-    """Say what failed attempts have in common.
-
-    Args:
-        kind: What they mean.
-        error: Class, status and code.
-        next_action: What to do about them.
-    """
-
-    kind: str
-    error: str
-    next_action: str
-
-
-def count_failures(records: Iterable[CallRecord]) -> Counter[Met]:
-    """Count what the attempts of saved calls failed with; what the caller ended is no failure."""
-    counts = Counter[Met]()
-    for record in records:
-        for attempt in record.attempts:
-            if attempt.kind is not None and attempt.kind is not FailureKind.CANCELLED:
-                facts = (attempt.error, attempt.status, attempt.code)
-                error = " ".join(str(fact) for fact in facts if fact is not None)
-                counts[Met(attempt.kind.value, error, attempt.next_action or "")] += 1
-    return counts
-
-
-def counts_to_json(counts: Counter[Met]) -> str:
-    """Return the counts as a JSON object, the most frequent first."""
-    failures = [{"count": count, **met._asdict()} for met, count in counts.most_common()]
-    return json.dumps({"failed_requests": counts.total(), "failures": failures}, indent=2)
-
-
-def show_counts(counts: Counter[Met], console: Console) -> None:
-    """Print the counts for a person, the most frequent first."""
-    console.print(f"{counts.total():,} failed requests")
-    table = Table("count", "kind", "error", "what to do", box=None, pad_edge=False)
-    for met, count in counts.most_common():
-        table.add_row(f"{count:,}", *map(_text, met))
-    if counts:
-        console.print(table)
-
-
-def _verdict(words: str, facts: Facts, config: FallbackConfig) -> Verdict:
+def _verdict(words: str, response: Response, config: FallbackConfig) -> Verdict:
     # Without its jitter the policy says the same each time.
     run = FallbackPolicy(_CHAINS[words], config, agent="explain").start(wait=LONGEST_WAIT)
     attempt = run.attempt
     try:
-        following = run.fail(ProviderError(facts))
+        following = run.fail(ProviderError(response))
     except Exception as error:  # noqa: BLE001 # whatever comes out is what the caller would get
         return Verdict(words, "raise", None, type(error).__name__)
     run.cancel()

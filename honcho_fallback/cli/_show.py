@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from honcho_fallback import CallRecord
+    from honcho_fallback import AttemptRecord, CallRecord
 
 _FAILED = frozenset({"exhausted", "rejected", "interrupted"})  # the others the caller ended
 _WIDEST = 20  # cells of an agent's name
@@ -75,31 +75,10 @@ def to_json(calls: Sequence[Call]) -> str:
 
 
 def show_in_detail(calls: Iterable[Call], console: Console) -> None:
-    """Print each call in words, with its time line."""
+    """Print each call in words."""
     for call in calls:
         console.print(f"{call.number}. {call.began}", highlight=False)
         console.print(Text(call.record.explain()))
-        for line in _time_line(call.record, max(1, min(60, console.width - 20))):
-            console.print(line)
-
-
-def _time_line(record: CallRecord, columns: int) -> Iterator[Text]:
-    """Draw a bar for each attempt, and under them how long the call took."""
-    # Zero comes first in each max: a figure that is not a number loses against it.
-    whole = max(0.0, record.seconds, *(each.started + each.seconds for each in record.attempts))
-
-    def column(seconds: float) -> int:
-        return round(min(1.0, max(0.0, seconds / (whole or 1.0))) * columns)
-
-    for each in record.attempts:
-        first = column(each.started)
-        waited = min(first, column(each.started - each.wait))
-        last = max(first + 1, column(each.started + each.seconds))
-        mark, style = ("=", "green") if each.kind is None else ("x", "red")
-        drawn = " " * waited + "." * (first - waited) + mark * (last - first)
-        yield Text(f"{each.number:>4} {drawn}", style)
-    if record.attempts:
-        yield Text(f"     {f'{whole * 1000:.0f} ms':>{columns}}", "dim")
 
 
 def show(calls: Sequence[Call], console: Console) -> None:
@@ -107,7 +86,7 @@ def show(calls: Sequence[Call], console: Console) -> None:
     figures = _figures(calls)
     counts = (f"{figures[name]:,} {name}" for name in ("calls", "requests", "switches"))
     console.print(", ".join(counts), style="bold", highlight=False)
-    for title in ("outcomes", "answered_by", "failures_by_kind", "failures_by_target"):
+    for title in ("outcomes", "answered_by", "failures", "failures_by_target"):
         if figures[title]:
             console.print(f"\n{title.replace('_', ' ')}", style="bold")
         for name, count in figures[title].items():
@@ -146,9 +125,15 @@ def _figures(calls: Sequence[Call]) -> dict[str, Any]:
         "switches": sum(call.switches for call in calls),
         "outcomes": _counts(record.outcome for record in records),
         "answered_by": _counts(record.answered_by for record in records),
-        "failures_by_kind": _counts(each.kind for each in failed),
+        "failures": _counts(map(_failure, failed)),
         "failures_by_target": _counts(each.target for each in failed),
     }
+
+
+def _failure(attempt: AttemptRecord) -> str:
+    """Say what an attempt failed with, and what to do about it."""
+    facts = filter(None, (attempt.kind, attempt.error, attempt.status, attempt.code))
+    return f"{' '.join(map(str, facts))}: {attempt.next_action}"
 
 
 def _counts(names: Iterable[str | None]) -> dict[str, int]:

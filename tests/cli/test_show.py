@@ -16,6 +16,7 @@ import pytest
 from rich.cells import cell_len
 from typer.testing import CliRunner
 
+from honcho_fallback import Failure, FailureKind
 from honcho_fallback.cli._app import app
 from tests.helpers.records import CHAIN, EVERY_OUTCOME, WAITED, call, with_attempts
 
@@ -46,6 +47,16 @@ def show(*args: str | Path, stdin: str | bytes | None = None, columns: int = 80)
     """Run the command in a terminal of so many columns."""
     env = {"COLUMNS": str(columns)}
     return CliRunner().invoke(app, ["show", *map(str, args)], input=stdin, env=env)
+
+
+def next_action(kind: str) -> str:
+    """Say what a person should do about a failure of a kind."""
+    return Failure.of(FailureKind(kind)).next_action
+
+
+def fitting(line: str) -> str:
+    """Return what a terminal of 80 columns shows of a line."""
+    return line if len(line) <= 80 else f"{line[:79]}…"
 
 
 def chosen(*args: str, records: Iterable[CallRecord]) -> list[str]:
@@ -89,9 +100,16 @@ def test_figures_come_first_then_calls(saved: Path) -> None:
         "       2  anthropic/claude-sonnet-5",
         "       1  openai/gpt-5.5",
         "",
-        "failures by kind",
-        "       8  overloaded",
-        *(f"       1  {kind}" for kind in ("rate_limit", "authentication", "invalid_request")),
+        "failures",
+        *(
+            fitting(f"{count:>8}  {kind} StatusError {status}: {next_action(kind)}")
+            for count, kind, status in (
+                (8, "overloaded", 503),
+                (1, "rate_limit", 429),
+                (1, "authentication", 401),
+                (1, "invalid_request", 400),
+            )
+        ),
         "",
         "failures by target",
         "       8  openai/gpt-5.5",
@@ -155,9 +173,9 @@ def test_nothing_chosen_is_no_error(saved: Path) -> None:
 
 
 def test_one_call_in_detail(saved: Path) -> None:
-    """When it began, the record in words, and its time line."""
+    """When it began, and the record in words."""
     text = show(saved, "--call", "8", columns=120).stdout
-    assert text.startswith(f"8. 2026-11-22 13:07:00\n{WAITED.explain()}\n   1 xxxxxxxx\n")
+    assert text == f"8. 2026-11-22 13:07:00\n{WAITED.explain()}\n"
     assert show(saved, "--call", WAITED.call_id, columns=120).stdout == text
 
 
@@ -170,7 +188,11 @@ def test_json_holds_figures_and_calls(saved: Path) -> None:
         "switches": 6,
         "outcomes": {"success": 2, "exhausted": 1, "cancelled": 1, "interrupted": 1},
         "answered_by": {"anthropic/claude-sonnet-5": 2},
-        "failures_by_kind": {"overloaded": 7, "rate_limit": 1, "authentication": 1},
+        "failures": {
+            f"overloaded StatusError 503: {next_action('overloaded')}": 7,
+            f"rate_limit StatusError 429: {next_action('rate_limit')}": 1,
+            f"authentication StatusError 401: {next_action('authentication')}": 1,
+        },
         "failures_by_target": {
             "openai/gpt-5.5": 6,
             "anthropic/claude-sonnet-5": 2,

@@ -343,7 +343,7 @@ async def test_a_deadline_leaves_time_for_the_fallback(
 async def test_a_deadline_ends_a_call(silent_url: str, verb: str) -> None:
     """Nobody answered in time: the error says so and carries the record."""
     models = [silent("openai", silent_url), silent("anthropic", silent_url)]
-    model = FallbackChatModel(*models, deadline=0.4, reserve=0.2)
+    model = FallbackChatModel(*models, deadline=0.4)
     with pytest.raises(DeadlineExceeded) as caught:
         await VERBS[verb](model, "hi")
     assert [one.kind and one.kind.value for one in caught.value.record.attempts] == ["timeout"] * 2

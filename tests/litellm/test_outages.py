@@ -459,7 +459,7 @@ def test_a_deadline_that_ran_out_ends_the_call(
     """The last error comes out in LiteLLM's class, and its record says that time ran out."""
     for name in ("primary", "backup"):
         providers[name].standing = Reply(hang=True)
-    config = FallbackConfig(deadline=0.8, reserve=0.4, max_attempts=5)
+    config = FallbackConfig(deadline=0.8, max_attempts=5)
     router, listener = bench.managed(config)
     with pytest.raises(litellm.Timeout) as caught:
         ask(router, "completion", **ASKED)

@@ -181,7 +181,12 @@ class Outage:
         assert self._complaints() >= 1
 
     def the_primary_comes_back(self) -> None:
-        """Slowly: while one call probes it, no other one asks it. Then all are back on it."""
+        """Slowly: while one call probes it, no other one asks it. Then all are back on it.
+
+        A worker that says that it has lost Redis in between, on a busy machine, knows of no
+        other's probe.
+        """
+        complaints = self._complaints()
         probes: list[SeenRequest] = []
         probed, release = threading.Event(), Patient()
 
@@ -199,11 +204,11 @@ class Outage:
                 pending += self.clients.send(AT_ONCE - len(pending))
                 wait(pending, return_when=FIRST_COMPLETED)
             assert self._answering(100) == {"backup"}
-            assert len(probes) == 1
+            assert len(probes) <= 1 + self._complaints() - complaints
         finally:
             release.set()
         answering = Counter(answer.answered_by for answer in self.clients.receive(pending))
-        assert answering["primary"] == 1
+        assert answering["primary"] == len(probes)
         assert self._answering(max(100, REQUESTS - len(self.clients.answers))) == {"primary"}
 
     def the_books_agree(self) -> None:

@@ -136,7 +136,7 @@ def test_a_connect_timeout_ends_only_what_cannot_connect() -> None:
 
 def test_a_deadline_is_kept_with_its_reserve() -> None:
     """Of nine seconds the silent primary gets six; a silent fallback gets what is left."""
-    config = FallbackConfig(deadline=9, reserve=3)
+    config = FallbackConfig(deadline=9)
     record = only(SILENT, config=config)
     assert (took(record), record.outcome) == ([6.0, 2.0], "success")
     record = only(SILENT, fallback=(SILENT,), config=config)

@@ -4,7 +4,6 @@ import json
 import os
 import subprocess
 import sys
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -15,12 +14,12 @@ from honcho_fallback import FallbackConfig
 from honcho_fallback.cli._app import app
 from honcho_fallback.cli._explain import LONGEST_WAIT
 from tests.helpers.canaries import KEY, documents
-from tests.helpers.records import EVERY_OUTCOME, WAITED
 
 if TYPE_CHECKING:
     from pathlib import Path
 
-RATE_LIMIT = {"status": 429, "body": {"error": {"message": "slow"}}, "headers": {"Retry-After": 7}}
+SLOW = json.dumps({"error": {"message": "slow"}})
+RATE_LIMIT = ("--status", "429", "--header", "Retry-After: 7", "--body")
 WIDE = {"COLUMNS": "200"}
 PLAIN, AS_SMALL = "with a fallback", "with a fallback of no larger context window"
 
@@ -33,17 +32,14 @@ def explained(*args: str, stdin: str | None = None) -> dict[str, object]:
     return parsed
 
 
-def test_options_and_standard_input_say_the_same() -> None:
-    """The same facts mean the same, whichever way they come in."""
-    options = explained(
-        "--status", "429", "--body", json.dumps(RATE_LIMIT["body"]), "--header", "retry-after: 7"
-    )
-    assert explained("-", stdin=json.dumps(RATE_LIMIT)) == options
+def test_a_body_comes_on_standard_input_too() -> None:
+    """Where a shell would spoil it."""
+    assert explained(*RATE_LIMIT, "-", stdin=SLOW) == explained(*RATE_LIMIT, SLOW)
 
 
 def test_a_rate_limit_waits_alone_and_switches_with_a_fallback() -> None:
     """The verdict is the policy's own: Retry-After alone, no wait where another target is free."""
-    printed = explained("-", stdin=json.dumps(RATE_LIMIT))
+    printed = explained(*RATE_LIMIT, SLOW)
     assert (printed["kind"], printed["transient"], printed["switchable"]) == (
         "rate_limit",
         True,
@@ -86,7 +82,7 @@ def test_what_the_policy_does_depends_on_the_kind(
     status: int, body: object, kind: str, plain: str, as_small: str | None
 ) -> None:
     """The context window is spoken of only where it makes a difference."""
-    printed = explained("-", stdin=json.dumps({"status": status, "body": body}))
+    printed = explained("--status", str(status), "--body", json.dumps(body))
     assert printed["kind"] == kind
     policy = printed["policy"]
     assert isinstance(policy, dict)
@@ -141,18 +137,11 @@ def test_a_message_that_looks_like_markup_is_printed_as_it_is() -> None:
         (["--status", "99"], "", "status"),
         (["--status", "600"], "", "status"),
         (["--status", "many"], "", "--status"),
-        (["--body", "{"], "", "--body: not JSON"),
-        (["-"], '{"headers": {"a": [1]}}', "headers.a"),
-        (["--header", "retry-after"], "", "not 'name: value'"),
-        (["-"], "{", "standard input: not JSON"),
-        (["-"], "[]", "facts: Input should be a valid dictionary"),
-        (["-"], '{"status": true}', "status"),
-        (["-"], '{"code": 1}', "code"),
-        (["-", "--status", "429"], "{}", "exclude each other"),
-        (["file.json"], "", "only argument is -"),
-        ([], "", "no facts"),
-        (["--from-log", "-", "--status", "429"], "", "--from-log goes with --json alone"),
-        (["--from-log", "nowhere.jsonl"], "", "nowhere.jsonl: No such file"),
+        (["--body", "{"], "", "--body: no JSON"),
+        (["--body", "-"], "{", "--body: no JSON"),
+        (["--header", "retry-after"], "", "write it as 'name: value'"),
+        (["file.json"], "", "unexpected extra argument"),
+        ([], "", "no facts; give --status"),
     ],
 )
 def test_what_cannot_be_is_refused(args: list[str], stdin: str, words: str) -> None:
@@ -175,31 +164,6 @@ def test_rules_of_ones_own_are_asked_first(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["explain", *args])
     assert result.exit_code == 2
     assert "did you mean quota?" in result.stderr
-
-
-def test_failures_of_saved_calls_are_counted() -> None:
-    """Each sort of failure once, with what to do; what the caller ended is none."""
-    calls = [EVERY_OUTCOME["exhausted"], EVERY_OUTCOME["cancelled"], WAITED]
-    log = "".join(json.dumps(call.to_dict()) + "\n" for call in calls)
-    printed: Any = explained("--from-log", "-", stdin=log)
-    assert printed["failed_requests"] == 6
-    assert [(row["count"], row["kind"], row["error"]) for row in printed["failures"]] == [
-        (5, "overloaded", "StatusError 503"),
-        (1, "authentication", "StatusError 401"),
-    ]
-    shown = CliRunner().invoke(app, ["explain", "--from-log", "-"], input=log, env=WIDE)
-    for row in printed["failures"]:
-        assert row["next_action"]
-        assert row["next_action"] in shown.stdout
-
-
-def test_a_line_that_is_no_record_is_named_and_the_others_are_counted() -> None:
-    """On standard error, with exit status 1."""
-    log = "ERROR something\n" + json.dumps(WAITED.to_dict())
-    result = CliRunner().invoke(app, ["explain", "--from-log", "-"], input=log)
-    assert result.exit_code == 1
-    assert "standard input: line 1: not JSON" in result.stderr
-    assert "2 failed requests" in result.stdout
 
 
 @pytest.mark.parametrize(
@@ -257,15 +221,10 @@ ACTING = ("\x1b", "\x07", "\x9b", "\u202e")
 def test_nothing_that_is_printed_acts_on_a_terminal() -> None:
     """An error's body and saved lines are written by strangers: escapes are shown as text."""
     body = json.dumps({"error": {"message": ESCAPES, "code": ESCAPES, "type": ESCAPES}})
-    attempts = tuple(
-        replace(one, error=ESCAPES, code=ESCAPES, next_action=ESCAPES) for one in WAITED.attempts
-    )
-    line = json.dumps(replace(WAITED, attempts=attempts, agent=ESCAPES).to_dict())
     for args, stdin in (
         (["--status", "429", "--body", body], ""),
         (["--status", "502", "--body", f"<html>{ESCAPES}</html>"], ""),
-        (["-"], json.dumps({"status": 429, "body": json.loads(body)})),
-        (["--from-log", "-"], line),
+        (["--status", "429", "--body", "-"], body),
     ):
         for options in ([], ["--json"]):
             result = CliRunner().invoke(app, ["explain", *args, *options], input=stdin, env=WIDE)

@@ -42,8 +42,6 @@ def chain(length: int, **options: Any) -> FallbackPolicy:
         (4, {"deadline": 40}, [10, 40 / 3, 80 / 3, 40]),  # a third each is more than there is
         (2, {"deadline": 1}, [0.5, 1]),  # and so is a second
         (2, {"deadline": 2}, [1, 2]),
-        (2, {"deadline": 30, "reserve": 5}, [25, 30]),
-        (2, {"deadline": 30, "reserve": 0}, [30, 30]),
         (2, {"deadline": 30, "timeout": 4}, [4, 4]),
         (2, {"deadline": None, "timeout": 4}, [4, 4]),
     ],
@@ -93,11 +91,11 @@ def test_a_wait_that_would_outlive_the_deadline_ends_the_call(clock: Clock) -> N
 
 def test_a_wait_that_would_eat_the_reserve_switches(clock: Clock) -> None:
     """With switch_after a backoff that leaves nothing of the primary's share is not waited."""
-    policy = chain(2, deadline=9, reserve=3, wait=7, switch_after=2)
+    policy = chain(2, deadline=9, wait=7, switch_after=2)
     script = repeating(t0=[DOWN], t1=["hello"])
     assert policy.call(script.ask) == "hello"
     assert (script.asked, clock.slept) == (["t0", "t1"], [])
-    patient = chain(2, deadline=9, reserve=3, wait=5, switch_after=2)
+    patient = chain(2, deadline=9, wait=5, switch_after=2)
     script = repeating(t0=[DOWN], t1=["hello"])
     patient.call(script.ask)
     assert (script.asked, clock.slept) == (["t0", "t0", "t1"], [5])

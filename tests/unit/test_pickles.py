@@ -134,7 +134,7 @@ def test_a_part_of_the_members_survives_too() -> None:
     ]
 
 
-@pytest.mark.parametrize("options", [{"replay": "safe"}, {"deadline": 5.0, "reserve": 0.0}])
+@pytest.mark.parametrize("options", [{"replay": "safe"}, {"deadline": 5.0}])
 def test_its_siblings_survive(options: Any) -> None:
     """A deadline and an unknown outcome carry the same errors."""
     error = failed(**options)

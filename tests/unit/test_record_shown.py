@@ -9,7 +9,6 @@ from html import unescape
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
@@ -49,20 +48,6 @@ def test_a_notebook_shows_the_words(outcome: str) -> None:
     html.encode()
 
 
-@given(whole=FIGURES, figures=st.lists(st.tuples(FIGURES, FIGURES, FIGURES), max_size=4))
-def test_no_figure_breaks_the_time_line(
-    whole: float, figures: list[tuple[float, float, float]]
-) -> None:
-    """Whatever a record says, there is a bar for each attempt."""
-    first = WAITED.attempts[0]
-    attempts = tuple(
-        replace(first, started=started, seconds=seconds, wait=wait)
-        for started, seconds, wait in figures
-    )
-    record = replace(WAITED, seconds=whole, attempts=attempts)
-    assert len(re.findall(r"^   1 [ .]*x+$", printed(record), re.MULTILINE)) == len(figures)
-
-
 def test_names_cannot_act_on_a_terminal() -> None:
     """Escape sequences, turned text, line ends, markup and emoji codes are printed as text."""
     name = "\x1b[31m\u202e[red]x[/red] :warning:\n2. forged"
@@ -81,30 +66,15 @@ def test_names_in_any_script_stay_what_they_are() -> None:
     assert name in record.explain()
 
 
-def test_a_terminal_shows_the_words_and_a_time_line() -> None:
-    """60 columns for 8 seconds: failed, waited, failed, answered; the colours say it again."""
-    lines = printed(WAITED, 120).splitlines()
-    assert "\n".join(lines[:-4]) == WAITED.explain()
-    assert lines[-4:] == [
-        "   1 xxxxxxxx",
-        f"   2 {'':8}..............xxxxxxxx",
-        f"   3 {'':30}{'=' * 30}",
-        f"{'8000 ms':>65}",
-    ]
-    coloured = printed(WAITED, 100, colour=True)
-    assert coloured.count("\x1b[31m") == 2
-    assert coloured.count("\x1b[32m") == 1
-
-
 @pytest.mark.parametrize("width", [12, 40, 80])
 def test_a_narrow_terminal_breaks_nothing(width: int) -> None:
     """No line is longer than the terminal is wide, and no attempt is left out."""
     text = printed(of_many_attempts(50), width)
     assert all(len(line) <= width for line in text.splitlines())
-    assert len(re.findall(r"^ +\d+ +x+$", text, re.MULTILINE)) == 50
+    assert len(re.findall(r"^  \d+\. ", text, re.MULTILINE)) == 50
 
 
 def test_a_call_without_attempts_is_shown() -> None:
-    """There is no time line, and the words are there."""
+    """In words, and without colours: nothing but the words is there."""
     record = replace(WAITED, attempts=(), untried=(), answered_by=None, outcome="cancelled")
     assert printed(record, 100).strip() == record.explain()

@@ -340,8 +340,6 @@ def test_a_failure_in_a_cooldown_is_no_reason_to_give_the_others_up(
     ("deadline", "options", "shares"),
     [
         (30.0, {}, [10.0, 20.0, 30.0]),
-        (30.0, {"reserve": 2.0}, [26.0, 28.0, 30.0]),
-        (30.0, {"reserve": 29.0}, [10.0, 15.0, 30.0]),
         (1.5, {}, [0.5, 0.75, 1.5]),
         (2.4, {}, [0.8, 1.4, 2.4]),
         (30.0, {"timeout": 12.0}, [10.0, 12.0, 12.0]),

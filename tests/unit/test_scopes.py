@@ -19,7 +19,6 @@ from honcho_fallback import (
     Cooldown,
     FailureKind,
     FallbackConfig,
-    FallbackConfigError,
     FallbackExhausted,
     FallbackPolicy,
     Target,
@@ -31,12 +30,11 @@ from tests.helpers.scripted import DRIVERS, repeating
 if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer
 
-    from honcho_fallback import Attempt
+    from honcho_fallback import Attempt, Failure
     from honcho_fallback.testing import Clock
 
 DEAD_KEY, EMPTY = StatusError(401), StatusError(402)
 BUSY, GONE = StatusError(429, code="rate_limit_exceeded"), ConnectionRefusedError(111, "refused")
-LIMITS: Any = {"rate_limit": "credential"}
 MESSAGES: Any = [{"role": "user", "content": "hello"}]
 
 
@@ -51,6 +49,16 @@ def target(name: str, host: str = "one.example", key: str = "a", **more: Any) ->
     )
 
 
+def reaching(**scopes: Any) -> dict[str, Any]:
+    """Say by a refine whom failures of some kinds reach."""
+
+    def refine(failure: Failure, _: BaseException) -> Failure:
+        return failure._replace(scope=scopes.get(failure.kind, failure.scope))
+
+    return {"refine": refine}
+
+
+LIMITS = reaching(rate_limit="credential")
 # The same key at the same host, another key there, and another host.
 CHAIN = (
     target("primary"),
@@ -71,18 +79,18 @@ CASES: dict[str, tuple[Exception, dict[str, Any], list[str], dict[str, str]]] = 
     "dead host": (GONE, {}, ["primary", "stranger"], {"sibling": "host", "colleague": "host"}),
     "empty account": (EMPTY, {}, ["primary", "colleague"], {"sibling": "key"}),
     "exhausted model": (BUSY, {}, ["primary", "sibling"], {}),
-    "exhausted model, with scopes": (
-        BUSY, {"scopes": LIMITS}, ["primary", "colleague"], {"sibling": "key"},
+    "exhausted model, with refine": (
+        BUSY, LIMITS, ["primary", "colleague"], {"sibling": "key"},
     ),
-    "dead host, with scopes": (
-        GONE, {"scopes": {"connection": "model"}}, ["primary", "sibling"], {},
+    "dead host, with refine": (
+        GONE, reaching(connection="model"), ["primary", "sibling"], {},
     ),
-    "empty account, with scopes": (
-        EMPTY, {"scopes": {"quota": "endpoint"}}, ["primary", "stranger"],
+    "empty account, with refine": (
+        EMPTY, reaching(quota="endpoint"), ["primary", "stranger"],
         {"sibling": "host", "colleague": "host"},
     ),
-    "dead key, with scopes": (
-        DEAD_KEY, {"scopes": {"authentication": "model"}}, ["primary", "sibling"], {},
+    "dead key, with refine": (
+        DEAD_KEY, reaching(authentication="model"), ["primary", "sibling"], {},
     ),
 }  # fmt: skip
 
@@ -398,17 +406,3 @@ def test_a_new_name_keeps_a_scope_that_is_a_fact() -> None:
     policy = policy_of(refine=lambda failure, _: failure._replace(kind=kind))
     script = repeating(primary=[GONE], sibling=["never"], colleague=["never"], stranger=["hello"])
     assert policy.call(script.ask) == "hello"
-
-
-@pytest.mark.parametrize(
-    ("scopes", "message"),
-    [
-        ({"rate_limits": "model"}, "did you mean rate_limit"),
-        ({"rate_limit": "credentials"}, "did you mean credential"),
-        ("credential", "pass 'model', 'credential' or 'endpoint' by kind"),
-    ],
-)
-def test_wrong_scopes_are_refused(scopes: Any, message: str) -> None:
-    """The error says what may be passed."""
-    with pytest.raises(FallbackConfigError, match=message):
-        FallbackConfig(scopes=scopes)

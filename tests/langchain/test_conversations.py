@@ -1,0 +1,82 @@
+"""`reset="session"`: a conversation stays with whom its prompt cache is warm, over many runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from langchain_core.messages import AIMessageChunk
+from langgraph.checkpoint.memory import InMemorySaver
+
+from honcho_fallback.testing import StatusError
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from tests.helpers.agents import ROUNDS, agent, run
+from tests.helpers.chat_models import alive, chat
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
+
+KEYS = pytest.mark.parametrize("key", ["thread_id", "session_id"])
+
+
+def uncached(rounds: Any) -> list[Any]:
+    """Let each answer say that nothing was read from a cache."""
+    counts = {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}
+    usage: Any = counts | {"input_token_details": {"cache_read": 0}}
+    parts = [one if isinstance(one, list) else [one] for one in rounds]
+    return [[*one, AIMessageChunk("", usage_metadata=usage)] for one in parts]
+
+
+def named(key: str, name: Any) -> RunnableConfig:
+    return {"configurable": {key: name}}
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+async def test_an_agents_thread_stays(verb: str) -> None:
+    """Its next run begins with who answered the last one; another thread on the primary."""
+    primary, backup = chat("primary", StatusError(503), "again"), alive()
+    middleware = FallbackMiddleware(backup, reset="session")
+    made = agent(primary, middleware, checkpointer=InMemorySaver())
+    for name in ("t", "t", "u"):
+        await run(verb, made, config=named("thread_id", name))
+    assert (len(primary.asked), len(backup.asked)) == (2, 2)
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+async def test_a_run_is_a_turn_of_its_thread(verb: str) -> None:
+    """Within it nobody goes back, though nothing was cached; the next run does."""
+    primary, backup = chat("primary", StatusError(503), "again"), chat("backup", *uncached(ROUNDS))
+    middleware = FallbackMiddleware(backup, reset="session")
+    made = agent(primary, middleware, checkpointer=InMemorySaver())
+    for _ in range(2):
+        await run(verb, made, config=named("thread_id", "t"))
+    assert (len(primary.asked), len(backup.asked)) == (2, 3)
+
+
+@KEYS
+def test_a_chat_models_conversation_stays(key: str) -> None:
+    """By LangGraph's name for it and by that of a history of messages; a number is a name, too."""
+    primary, backup = chat("primary", StatusError(503), "again"), alive()
+    model = FallbackChatModel(primary, backup).with_fallback_config(reset="session")
+    for name in (7, 7, 8):
+        model.invoke("hi", named(key, name))
+    assert (len(primary.asked), len(backup.asked)) == (2, 2)
+
+
+async def test_a_tool_bound_to_it_leaves_it_where_it_is() -> None:
+    """What is derived from a model takes part in its sessions."""
+    primary, backup = chat("primary", StatusError(503), "again"), alive()
+    model = FallbackChatModel(primary, backup, reset="session")
+    await model.ainvoke("hi", named("thread_id", "t"))
+    await model.bind_tools([]).ainvoke("hi", named("thread_id", "t"))
+    assert (len(primary.asked), len(backup.asked)) == (1, 2)
+
+
+@KEYS
+def test_a_thread_changes_nothing_without_it(key: str) -> None:
+    """Each call starts on the primary, and no turn is invented for the records."""
+    primary, backup = chat("primary", StatusError(503), "again"), alive()
+    model = FallbackChatModel(primary, backup)
+    for _ in range(2):
+        model.invoke("hi", named(key, "t"))
+    assert (len(primary.asked), len(backup.asked)) == (2, 1)

@@ -1,0 +1,308 @@
+"""A conversation stays with whom its prompt cache is warm, and goes back where that is cheap."""
+
+from __future__ import annotations
+
+import asyncio
+import pickle
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from honcho_fallback import (
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackPolicy,
+    Sessions,
+    Target,
+)
+from honcho_fallback.testing import Clock, StatusError
+from tests.helpers.observers import Listener
+from tests.helpers.prefix_bill import TTL, PrefixBill
+from tests.helpers.scripted import DRIVERS, repeating
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+DOWN = StatusError(503)
+
+
+@pytest.fixture
+def clock() -> Iterator[Clock]:
+    clock = Clock()
+    with clock.installed():
+        yield clock
+
+
+def pair(reset: Any = "session", **options: Any) -> FallbackPolicy:
+    config = FallbackConfig(wait=0, reset=reset, **options)
+    return FallbackPolicy([Target("primary"), Target("fallback")], config, agent="writer")
+
+
+def read(tokens: int | None, written: int | None = None) -> dict[str, Any]:
+    """Make an answer that says what it read from a cache, or nothing of one."""
+    cached = {"cache_read_input_tokens": tokens, "cache_creation_input_tokens": written}
+    usage = {"input_tokens": 10, "output_tokens": 1}
+    return {
+        "type": "message",
+        "content": [{"type": "text", "text": "hello"}],
+        "stop_reason": "end_turn",
+        "usage": usage | {name: count for name, count in cached.items() if count is not None},
+    }
+
+
+def turn(policy: FallbackPolicy, script: Any, session_id: str = "s") -> None:
+    with policy.session(session_id):
+        policy.call(script.ask)
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_session_stays_where_its_cache_is_warm(clock: Clock, driver: str) -> None:
+    """Its next turns begin with who answered; other sessions begin on the primary."""
+    policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=["hello"])
+    for session_id in ("s", "s", "s", "another"):
+        with policy.session(session_id):
+            run = policy.start()
+            DRIVERS[driver](policy, script, run)
+        clock.advance(60)
+    assert script.asked == ["primary", "fallback", "fallback", "fallback", "primary"]
+
+
+def test_the_record_says_why_it_stayed(clock: Clock) -> None:
+    """Whoever wonders why the primary was not asked reads it there."""
+    policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=["hello"])
+    turn(policy, script)
+    with policy.session("s"):
+        run = policy.start()
+        policy.call(script.ask, run=run)
+    why = "the session stays where its prompt cache is warm"
+    assert run.record.untried == (("primary", why),)
+    assert f"primary: never asked, {why}" in run.record.explain()
+    del clock
+
+
+@pytest.mark.parametrize(("seconds", "first"), [(299, "fallback"), (300, "primary")])
+def test_it_goes_back_when_the_cache_is_cold(clock: Clock, seconds: float, first: str) -> None:
+    """Each answer keeps the cache for so many seconds, and not longer."""
+    policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=["hello"])
+    turn(policy, script)
+    clock.advance(200)
+    turn(policy, script)
+    clock.advance(seconds)
+    turn(policy, script)
+    assert script.asked == ["primary", "fallback", "fallback", first]
+
+
+@pytest.mark.parametrize(
+    ("second", "then"),
+    [
+        (read(0), "primary"),  # nothing is cached, so that a return costs nothing
+        (read(0, 0), "primary"),
+        (read(0, 900), "fallback"),  # the cache is being written
+        (read(900), "fallback"),
+        (read(None), "fallback"),  # nobody says
+    ],
+)
+def test_what_usage_says_of_the_cache_decides(clock: Clock, second: Any, then: str) -> None:
+    """The first answer of a target cannot have read anything; the second can."""
+    policy = pair()
+    script = repeating(primary=[DOWN, "hello"], fallback=[read(0), second])
+    for _ in range(3):
+        turn(policy, script)
+    assert script.asked == ["primary", "fallback", "fallback", then]
+    del clock
+
+
+def test_a_turn_is_not_interrupted(clock: Clock) -> None:
+    """Within a turn a switch holds, as with reset="turn", whatever the cache does."""
+    policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=[read(0)])
+    with policy.session("s"):
+        for _ in range(3):
+            policy.call(script.ask)
+            clock.advance(400)
+    turn(policy, script)
+    assert script.asked == ["primary", "fallback", "fallback", "fallback", "primary"]
+
+
+def test_a_turn_within_a_session_is_one_of_its_turns(clock: Clock) -> None:
+    """Whatever opens turns by itself, as the adapters do, needs no word of the session."""
+    policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=["hello"])
+    for _ in range(2):
+        with policy.session("s") as around, policy.turn("named") as inner:
+            policy.call(script.ask)
+            assert (inner.turn_id, inner is around) == ("named", False)
+    assert script.asked == ["primary", "fallback", "fallback"]
+    del clock
+
+
+def test_a_primary_that_answered_has_the_session_again(clock: Clock) -> None:
+    """What the fallback had cached is forgotten: the conversation has gone on elsewhere."""
+    policy = pair()
+    script = repeating(primary=[DOWN, "hello", "hello"], fallback=["hello", DOWN])
+    for _ in range(3):
+        turn(policy, script)
+    assert script.asked == ["primary", "fallback", "fallback", "primary", "primary"]
+    del clock
+
+
+def test_a_call_that_nobody_answered_moves_no_session(clock: Clock) -> None:
+    """Only who answers has a cache."""
+    policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=[DOWN])
+    with pytest.raises(ExceptionGroup):
+        turn(policy, script)
+    before = len(script.asked)
+    turn(policy, script)
+    assert script.asked[before:] == ["primary"]
+    del clock
+
+
+def test_agents_share_a_store_and_no_place(clock: Clock) -> None:
+    """In one conversation each agent has a prompt of its own, and so has each chain."""
+    config = FallbackConfig(wait=0, reset=Sessions())
+    chain = [Target("primary"), Target("fallback")]
+    script = repeating(primary=[DOWN, "hello"], fallback=["hello"])
+    for agent in ("writer", "judge", "writer"):
+        turn(FallbackPolicy(chain, config, agent=agent), script)
+    assert script.asked == ["primary", "fallback", "primary", "fallback"]
+    del clock
+
+
+def test_with_another_reset_a_session_is_a_turn(clock: Clock) -> None:
+    """Whoever passes the conversation's name along changes nothing by it."""
+    script = repeating(primary=[DOWN], fallback=["hello"])
+    for reset in ("turn", "iteration"):
+        policy = pair(reset)
+        for _ in range(2):
+            with policy.session("s"):
+                policy.call(script.ask)
+                policy.call(script.ask)
+    stays, begins_anew = ["primary", "fallback", "fallback"], ["primary", "fallback"]
+    assert script.asked == [*stays, *stays, *begins_anew * 4]
+    del clock
+
+
+def test_the_session_quiet_for_longest_is_forgotten(clock: Clock) -> None:
+    """A server that never ends keeps as many as it was told."""
+    policy = pair(Sessions(most=2))
+    script = repeating(primary=[DOWN], fallback=["hello"])
+    for session_id in ("a", "b", "a", "c"):
+        turn(policy, script, session_id)
+    before = len(script.asked)
+    for session_id in ("a", "c", "b"):
+        turn(policy, script, session_id)
+    assert script.asked[before:] == ["fallback", "fallback", "primary", "fallback"]
+    del clock
+
+
+def test_sessions_on_the_primary_take_no_room(clock: Clock) -> None:
+    """They begin there anyway; those that are elsewhere are not forgotten for them."""
+    policy = pair(Sessions(most=1))
+    script = repeating(primary=[DOWN, "hello"], fallback=["hello"])
+    for session_id in ("elsewhere", "a", "b", "elsewhere"):
+        turn(policy, script, session_id)
+    assert script.asked == ["primary", "fallback", "primary", "primary", "fallback"]
+    del clock
+
+
+def test_each_fallback_has_a_first_answer(clock: Clock) -> None:
+    """Whoever takes over from another one has read nothing yet, either."""
+    config = FallbackConfig(wait=0, reset="session")
+    policy = FallbackPolicy([Target("primary"), Target("second"), Target("third")], config)
+    script = repeating(primary=[DOWN, "hello"], second=[read(0), DOWN], third=[read(0)])
+    with policy.session("s"):
+        policy.call(script.ask)
+        policy.call(script.ask)
+    turn(policy, script)
+    assert script.asked == ["primary", "second", "second", "third", "third"]
+    del clock
+
+
+def test_a_turn_that_joins_late_stays_where_it_is(clock: Clock) -> None:
+    """One that was elsewhere before its session was named goes on there."""
+    policy, script = pair(), repeating(primary=["hello"], fallback=["hello"])
+    begun = policy.turn()
+    begun.advance(1)
+    policy.call(script.ask, turn=begun, session="s")
+    policy.call(script.ask, session="s")
+    assert script.asked == ["fallback", "fallback"]
+    del clock
+
+
+def test_a_hundred_sessions_at_once_keep_apart(clock: Clock) -> None:
+    """In threads and in tasks: each has its own place."""
+    policy = pair()
+    script = repeating(primary=[DOWN], fallback=["hello"])
+
+    async def one(session_id: str) -> None:
+        async with policy.session(session_id):
+            await policy.acall(script.aask)
+
+    async def every() -> None:
+        await asyncio.gather(*(one(f"t{n}") for n in range(50)))
+
+    for _ in range(2):
+        asyncio.run(every())
+        with ThreadPoolExecutor(8) as pool:
+            [*pool.map(lambda n: turn(policy, script, f"s{n}"), range(50))]
+    assert script.asked.count("primary") == 100
+    assert script.asked.count("fallback") == 200
+    del clock
+
+
+def test_a_primary_is_not_said_to_be_back_while_the_session_stays(clock: Clock) -> None:
+    """The next turn does not begin there."""
+    heard = Listener()
+    config = FallbackConfig(wait=0, reset="session")
+    targets = [Target("primary"), Target("fallback")]
+    policy = FallbackPolicy(targets, config, observers=[heard])
+    turn(policy, repeating(primary=[DOWN], fallback=["hello"]))
+    assert heard.restores == []
+    del clock
+
+
+def test_a_store_is_copied_without_its_memory() -> None:
+    """As a cooldown is: it goes to another process as it was made."""
+    assert repr(pickle.loads(pickle.dumps(Sessions(60, 5)))) == "Sessions(ttl=60, most=5)"  # noqa: S301 # our own
+
+
+@pytest.mark.parametrize("wrong", ["forever", 3, Sessions])
+def test_another_reset_is_refused(wrong: Any) -> None:
+    """With what it takes, and the nearest name."""
+    with pytest.raises(FallbackConfigError, match=r"reset: .*'session' or Sessions\(\)"):
+        FallbackConfig(reset=wrong)
+    with pytest.raises(FallbackConfigError, match="ttl"):
+        Sessions(ttl=0)
+    with pytest.raises(FallbackConfigError, match="session_id"):
+        pair().session("")
+
+
+def cost_of_a_conversation(reset: Any, minutes: int) -> int:
+    """Run 20 turns of three calls, one a minute, with an outage in the middle; tokens to pay."""
+    clock = Clock()
+    with clock.installed():
+        policy, begins = pair(reset), clock() + 540
+        bill = PrefixBill(clock, {"primary": (begins, begins + 60 * minutes)})
+        for _ in range(20):
+            with policy.session("s"):
+                for _ in range(3):
+                    bill.prompt += 1000
+                    policy.call(bill.ask)
+            clock.advance(60)
+    return round(bill.cost)
+
+
+@pytest.mark.parametrize("minutes", [2, 6])
+def test_a_session_costs_least(minutes: int) -> None:
+    """Who goes back pays anew for what the conversation has become: after a longer outage all."""
+    turn, iteration = (cost_of_a_conversation(one, minutes) for one in ("turn", "iteration"))
+    assert cost_of_a_conversation("session", minutes) < turn <= iteration
+    assert Sessions().ttl == TTL
+
+
+def test_the_page_shows_what_a_conversation_costs_today() -> None:
+    """The table of `docs/outages.md` is what came out here."""
+    page = Path("docs/outages.md").read_text(encoding="utf-8")
+    for reset in ("iteration", "turn", "session"):
+        two, six = (f"{cost_of_a_conversation(reset, minutes):,}" for minutes in (2, 6))
+        assert f'| `reset="{reset}"` | {two} | {six} |' in page
