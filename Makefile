@@ -127,9 +127,10 @@ test-clients: .venv-clients-oldest/.installed .venv-clients-newest/.installed
 judges: .venv-judges/.installed
 	.venv-judges/bin/python tests/agents/judges.py $(ARGS)
 
-# The examples of frameworks that there is no adapter for; without one of them its example is skipped.
+# The examples of frameworks and durable engines that there is no adapter for; without one of them its
+# example is skipped.
 test-frameworks: .venv-frameworks/.installed
-	.venv-frameworks/bin/$(PYTEST) tests/examples/test_frameworks.py $(ARGS)
+	.venv-frameworks/bin/$(PYTEST) tests/examples/test_frameworks.py tests/examples/test_durable.py $(ARGS)
 
 # Pydantic AI's conftest imports its evaluations, whose pins lag behind.
 .venv-judges/.installed: pyproject.toml constraints.txt

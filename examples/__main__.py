@@ -20,7 +20,8 @@ def main(name: str = "demo") -> None:
     """Run the example of that name as if it had been started by itself."""
     path = HERE / f"{name}.py"
     if not path.is_file():
-        scripts = (*HERE.glob("[a-z]*.py"), *HERE.glob("frameworks/*.py"))
+        places = ("[a-z]*.py", "durable/*.py", "frameworks/*.py")
+        scripts = (path for place in places for path in HERE.glob(place))
         names = (one.relative_to(HERE).with_suffix("").as_posix() for one in scripts)
         known = sorted(one for one in names if one not in SHARED)
         sys.exit(f"There is no example {name!r}; choose from {', '.join(known)}")

@@ -29,7 +29,9 @@ AGENTS = {"agents_sdk", "pydantic_agent"}  # where their frameworks are: tests/a
 NO_SERVER = {"chat_page", "demo", "service"}  # each has tests of its own
 KEYS = {"nous_key"}  # tests/honcho/test_loaded_credentials.py
 LOADED = {"litellm_proxy/production_handler"}  # by a Proxy: tests/litellm/test_proxy_load.py
+# With tests of their own beside these.
 FRAMEWORKS = {f"frameworks/{path.stem}" for path in EXAMPLES.glob("frameworks/*.py")}
+DURABLE = {f"durable/{path.stem}" for path in EXAMPLES.glob("durable/*.py")}
 ONE_SWITCH = "openai 503, anthropic 200"
 
 # What each prints of the requests that came: one at the dead primary per call, or per turn.
@@ -84,7 +86,8 @@ def run_example(name: str, **more: str) -> list[str]:
 def test_every_example_is_tested() -> None:
     """An example without a row here would run for nobody."""
     names = {path.relative_to(EXAMPLES).with_suffix("").as_posix() for path in MODULES}
-    assert names == {*REQUESTS} | NO_SERVER | LOADED | SHARED | FRAMEWORKS | AGENTS | KEYS
+    others = FRAMEWORKS | DURABLE | AGENTS | KEYS
+    assert names == {*REQUESTS} | NO_SERVER | LOADED | SHARED | others
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
@@ -95,7 +98,7 @@ def test_an_example_is_short_and_says_how_to_run_it(path: Path) -> None:
     docstring = ast.get_docstring(ast.parse(source)) or ""
     if path.stem not in SHARED:
         _, _, how, install = docstring.splitlines()
-        started = rf".*python examples(/{path.stem}\.py| frameworks/{path.stem})?"
+        started = rf".*python examples(/{path.stem}\.py| (durable|frameworks)/{path.stem})?"
         if path.stem == "production_handler":
             started = r"litellm --config examples/litellm_proxy/production\.yaml"
         assert re.match(rf"Run: +{started}  \(.+\)$", how)
@@ -230,7 +233,7 @@ def test_a_missing_package_is_named(name: str, missing: str, install: str) -> No
 
 def test_an_unknown_example_is_refused_with_the_known_ones() -> None:
     """A wrong name costs no guess."""
-    known = sorted({*REQUESTS} | NO_SERVER | FRAMEWORKS | AGENTS | KEYS)
+    known = sorted({*REQUESTS} | NO_SERVER | DURABLE | FRAMEWORKS | AGENTS | KEYS)
     done = run("examples", "raw")
     assert done.returncode == 1
     assert done.stderr == (f"There is no example 'raw'; choose from {', '.join(known)}\n")

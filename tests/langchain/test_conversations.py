@@ -24,7 +24,7 @@ def uncached(rounds: Any) -> list[Any]:
     counts = {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}
     usage: Any = counts | {"input_token_details": {"cache_read": 0}}
     parts = [one if isinstance(one, list) else [one] for one in rounds]
-    return [[*one, AIMessageChunk("", usage_metadata=usage)] for one in parts]
+    return [[*one, AIMessageChunk(content="", usage_metadata=usage)] for one in parts]
 
 
 def named(key: str, name: Any) -> RunnableConfig:
