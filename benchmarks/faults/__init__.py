@@ -88,11 +88,10 @@ class FaultyProvider:
         self.fault = fault
         self.url = ""
         self.requests: list[Request] = []
-        self._begun = 0.0
+        self._begun = asyncio.get_running_loop().time()
         self._connections: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
-        self._begun = asyncio.get_running_loop().time()
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
         self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
         return self
@@ -109,11 +108,12 @@ class FaultyProvider:
         return asyncio.get_running_loop().time() - self._begun
 
     def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.create_task(self._serve(reader, writer))
+        task = asyncio.create_task(self.serve(reader, writer))
         self._connections.add(task)
         task.add_done_callback(self._connections.discard)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """Answer the request on a connection, and end it."""
         try:
             # A client that leaves shows as the end of what it sends, or as an error in writing.
             with suppress(ConnectionError, asyncio.IncompleteReadError):

@@ -9,10 +9,12 @@ from __future__ import annotations
 import errno
 import json
 import os
+import re
 import socket
 import ssl
 import struct
 import threading
+import time
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
@@ -36,6 +38,7 @@ NAME = "llm.invalid"
 LONG = 30.0  # nobody waits for it: a test that did would be ended before
 SHORT = 0.1
 _numbers = count(1)
+_LENGTH = re.compile(rb"(?i)content-length: (\d+)")
 
 
 class Request(NamedTuple):
@@ -79,6 +82,21 @@ class Connection:
             rest += self.receive()
         self.server.requests += 1
         return Request(first.split(" ")[1].partition("?")[0], json.loads(rest or b"{}"))
+
+    def peek(self) -> tuple[str, str]:
+        """Return the head and the body of the request that is here, and leave both to be read."""
+        while data := self._sock.recv(65536, socket.MSG_PEEK):
+            head, end, body = data.partition(b"\r\n\r\n")
+            length = _LENGTH.search(head)
+            if end and len(body) >= int(length[1] if length else 0):
+                return head.decode("latin-1"), body.decode()
+            time.sleep(0.001)  # what is looked at stays, and would be looked at again at once
+        raise ConnectionAbortedError
+
+    def hand_over(self) -> socket.socket:
+        """Return the socket for somebody else to serve and to close."""
+        sock, self._sock = self._sock, socket.socket()
+        return sock
 
     def receive(self) -> bytes:
         """Wait for the next bytes."""
@@ -125,6 +143,7 @@ class BrokenServer:
 
     Args:
         breaks: What is done with a connection.
+        at: Where it listens; 0 for a port that is free.
 
     Attributes:
         port: Where it listens.
@@ -133,11 +152,12 @@ class BrokenServer:
     """
 
     breaks: Callable[[Connection], None]
+    at: int = 0
     requests: int = 0
     content_was_read: threading.Event = field(default_factory=threading.Event)
 
     def __post_init__(self) -> None:
-        self._socket = socket.create_server((HOST, 0), backlog=16)
+        self._socket = socket.create_server((HOST, self.at), backlog=16)
         self.port: int = self._socket.getsockname()[1]
         self._open: list[socket.socket] = []
         self._threads = [threading.Thread(target=self._accept)]
@@ -415,7 +435,28 @@ def _served(
 _GZIP = b"content-encoding: gzip"
 _JSON = b"content-type: application/json"
 
-# The ways to break, by what a person would call them.
+# The ways to break, by what a person would call them: first those of a server that has read a
+# request, each with what a client of it needs.
+AFTER_A_REQUEST: dict[str, tuple[Callable[[Connection], None], dict[str, Any]]] = {
+    "closed without an answer": (_close_unanswered, {}),
+    "reset in the status line": (_sends(lambda _: OK[:9]), {}),
+    "reset in the headers": (_sends(lambda _: OK + _JSON[:20]), {}),
+    "reset in the body": (_sends(_half_of_the_body), {}),
+    "reset in a stream, before content": (
+        _sends(lambda request: _stream(request, content=False)),
+        {"streamed": True},
+    ),
+    "reset in a stream, after content": (_half_a_stream, {"streamed": True}),
+    "no answer": (_silent, {"timeout": SHORT}),
+    "no first token": (_stream_without_content, {"timeout": SHORT, "streamed": True}),
+    "gzip is broken": (_sends(_whole(b"no gzip", _JSON, _GZIP), reset=False), {}),
+    "200 with HTML": (
+        _sends(_whole(b"<html><h1>Sign in</h1></html>", b"content-type: text/html"), reset=False),
+        {},
+    ),
+    "200 with nothing": (_sends(_whole(b"", _JSON), reset=False), {}),
+    "200 with half a JSON": (_sends(_half_a_json, reset=False), {}),
+}
 WAYS: dict[str, Callable[[], AbstractContextManager[Place]]] = {
     "port closed": _nobody,
     "two addresses, both closed": lambda: _resolving(_two_addresses),
@@ -429,16 +470,7 @@ WAYS: dict[str, Callable[[], AbstractContextManager[Place]]] = {
     "no route to host": lambda: _without_route(errno.EHOSTUNREACH),
     "connecting is silent": _silent_connect,
     "reset at once": _served(_reset_at_once),
-    "closed without an answer": _served(_close_unanswered),
-    "reset in the status line": _served(_sends(lambda _: OK[:9])),
-    "reset in the headers": _served(_sends(lambda _: OK + _JSON[:20])),
-    "reset in the body": _served(_sends(_half_of_the_body)),
-    "reset in a stream, before content": _served(
-        _sends(lambda request: _stream(request, content=False)), streamed=True
-    ),
-    "reset in a stream, after content": _served(_half_a_stream, streamed=True),
-    "no answer": _served(_silent, timeout=SHORT),
-    "no first token": _served(_stream_without_content, timeout=SHORT, streamed=True),
+    **{name: _served(breaks, **fields) for name, (breaks, fields) in AFTER_A_REQUEST.items()},
     "kept connection dies": _served(_once, warm=True),
     "TLS wanted, plain spoken": _served(_speak_plainly, "https"),
     "plain wanted, TLS spoken": _served(_tls(_good)),
@@ -448,12 +480,6 @@ WAYS: dict[str, Callable[[], AbstractContextManager[Place]]] = {
     "proxy down": lambda: _through_proxy(None),
     "proxy says 407": lambda: _through_proxy(_refuse_tunnel(b"407 Proxy Authentication Required")),
     "proxy says 502": lambda: _through_proxy(_refuse_tunnel(b"502 Bad Gateway")),
-    "gzip is broken": _served(_sends(_whole(b"no gzip", _JSON, _GZIP), reset=False)),
-    "200 with HTML": _served(
-        _sends(_whole(b"<html><h1>Sign in</h1></html>", b"content-type: text/html"), reset=False)
-    ),
-    "200 with nothing": _served(_sends(_whole(b"", _JSON), reset=False)),
-    "200 with half a JSON": _served(_sends(_half_a_json, reset=False)),
 }
 
 
