@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import pickle
 from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -298,11 +297,3 @@ def test_a_session_costs_least(minutes: int) -> None:
     turn, iteration = (cost_of_a_conversation(one, minutes) for one in ("turn", "iteration"))
     assert cost_of_a_conversation("session", minutes) < turn <= iteration
     assert Sessions().ttl == TTL
-
-
-def test_the_page_shows_what_a_conversation_costs_today() -> None:
-    """The table of `docs/outages.md` is what came out here."""
-    page = Path("docs/outages.md").read_text(encoding="utf-8")
-    for reset in ("iteration", "turn", "session"):
-        two, six = (f"{cost_of_a_conversation(reset, minutes):,}" for minutes in (2, 6))
-        assert f'| `reset="{reset}"` | {two} | {six} |' in page
