@@ -172,7 +172,7 @@ def langchain() -> Iterator[Competitor]:
     from langchain_openai import ChatOpenAI
     from pydantic import SecretStr
 
-    from honcho_fallback_langchain import FallbackChatModel, with_fallback_config
+    from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 
     key = SecretStr(KEY)
 
@@ -199,7 +199,7 @@ def langchain() -> Iterator[Competitor]:
     def chains(url: str, **limit: Any) -> Client:
         parser = StrOutputParser()
         backups = [chat(url, "backup") | parser]
-        return client(with_fallback_config(chat(url, "primary", **limit) | parser, backups))
+        return client(FallbackRunnable(chat(url, "primary", **limit) | parser, *backups))
 
     def theirs(url: str, max_retries: int | None = None, **limit: Any) -> Client:
         backup = chat(url, "backup", max_retries=max_retries)
@@ -214,7 +214,7 @@ def langchain() -> Iterator[Competitor]:
     yield Competitor("LangChain, `FallbackChatModel.invoke`", sync, is_ours=True)
     row = "LangChain, ChatOpenAI to ChatAnthropic, `ainvoke`"
     yield Competitor(row, to_anthropic, is_ours=True, parts=COLD)
-    row = "LangChain, `with_fallback_config` of two chains"
+    row = "LangChain, `FallbackRunnable` of two chains"
     yield Competitor(row, chains, is_ours=True, peer=peer)
     yield Competitor("LangChain `with_fallbacks`, defaults", theirs, parts=WARM | OUTAGE)
 

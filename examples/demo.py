@@ -30,7 +30,7 @@ def main() -> None:
     """Measure both, and print what the policy logged and recorded."""
     log = logging.handlers.BufferingHandler(capacity=1000)
     logging.getLogger("honcho_fallback").addHandler(log)
-    outage = FaultTransport().every(1, status=503)
+    outage = FaultTransport().on(status=503)
     bare = openai.OpenAI(api_key="none", http_client=httpx2.Client(transport=outage))
     answering = httpx2.MockTransport(lambda _: httpx2.Response(200, json=ANSWER))
     second = bare.with_options(max_retries=0, http_client=httpx2.Client(transport=answering))

@@ -215,10 +215,10 @@ def test_nothing_is_imported_by_a_name_in_a_string() -> None:
 # lowers it, and who lengthens one lowers another by more in the same change.
 ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "core, values, redaction": (
-        5668,  # sessions came, and the command line gave 131 lines for them
+        5759,  # sessions and continuation came; cli, testing and LangChain gave more for them
         ("honcho_fallback/_core", "honcho_fallback/_values", "honcho_fallback/redaction.py"),
     ),
-    "classifier": (2582, ("honcho_fallback/_classify",)),
+    "classifier": (2633, ("honcho_fallback/_classify",)),
     "providers": (1171, ("honcho_fallback/providers",)),
     "observing": (
         1139,
@@ -227,11 +227,11 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
             for name in ("measurements", "records", "redis", "spans", "stores", "texts")
         ),
     ),
-    "testing": (930, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
+    "testing": (879, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
     "tools": (1193, ("honcho_fallback/tools",)),
     "simulate": (1058, ("honcho_fallback/simulate",)),
-    "cli": (628, ("honcho_fallback/cli",)),
-    "langchain": (4217, ("adapters/honcho_fallback_langchain",)),
+    "cli": (599, ("honcho_fallback/cli",)),
+    "langchain": (4152, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2663, ("adapters/honcho_fallback_litellm",)),
     "honcho": (2058, ("adapters/honcho_fallback_honcho",)),
     "tracing": (

@@ -11,7 +11,7 @@ if find_spec("langchain_core") is None:
         "in a checkout pip install '.[langchain]'"
     )
 
-from honcho_fallback_langchain._chat_model import FallbackChatModel, with_fallback_config
+from honcho_fallback_langchain._chat_model import FallbackChatModel
 from honcho_fallback_langchain._options import ChatModelOptions, FallbackOptions, RunnableOptions
 from honcho_fallback_langchain._runnable import FallbackRunnable
 from honcho_fallback_langchain._sdk import without_sdk_retries
@@ -28,7 +28,6 @@ __all__ = [
     "FallbackRunnable",
     "RunnableOptions",
     "ToolLoopGuardMiddleware",
-    "with_fallback_config",
     "without_sdk_retries",
 ]
 

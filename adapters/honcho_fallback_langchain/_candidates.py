@@ -183,7 +183,7 @@ def check_candidates(
             raise FallbackConfigError.about(
                 what,
                 f"got a {type(candidate).__name__}, not a chat model",
-                "pass chat models only, or whole chains to with_fallback_config(chain, [chain])",
+                "pass chat models only, or whole chains to FallbackRunnable(chain, chain)",
             )
         listed.append(candidate)
     return listed

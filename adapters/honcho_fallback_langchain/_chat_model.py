@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from contextlib import aclosing, closing
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any, Self, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, Self, Unpack, cast
 
 from langchain_core.language_models import BaseChatModel, LanguageModelInput
 from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import Field
 
-from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain._base import FallbackBase, FallbackBinding
 from honcho_fallback_langchain._candidates import (
     chat_model_of,
-    check_candidates,
     each,
     given_candidates,
     rebound,
@@ -24,7 +22,7 @@ from honcho_fallback_langchain._options import ChatModelOptions, Options
 from honcho_fallback_langchain._runnable import FallbackRunnable
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+    from collections.abc import AsyncIterator, Iterator, Sequence
 
     from langchain_core.callbacks import (
         AsyncCallbackManagerForLLMRun,
@@ -33,9 +31,7 @@ if TYPE_CHECKING:
     from langchain_core.language_models import ModelProfile
     from langchain_core.language_models.base import LangSmithParams
     from langchain_core.runnables import Runnable, RunnableConfig
-    from langchain_core.runnables.utils import Input, Output
 
-    from honcho_fallback_langchain._options import FallbackOptions, RunnableOptions
 
 # A candidate's business: what the wrapper is given of these goes to every candidate. A cache of
 # the wrapper's own would keep a fallback's answer under the primary's key.
@@ -62,7 +58,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
     Args:
         *candidates: The primary first: chat models, what was bound to one, or names for
             ``init_chat_model``.
-        **options: As for ``with_fallback_config``, and the fields of a chat model (``name``,
+        **options: As for ``.with_fallback_config``, and the fields of a chat model (``name``,
             ``tags``, ``metadata``, ``callbacks``, ``verbose``; ``cache``, ``rate_limiter``,
             ``disable_streaming``, ``output_version`` go to every candidate).
 
@@ -234,63 +230,3 @@ def _join(values: list[Any]) -> Any:
     if all(type(value) in {int, float} for value in values):
         return min(values)
     return values[0] if all(value == values[0] for value in values) else None
-
-
-@overload
-def with_fallback_config(  # type: ignore[overload-overlap] # pyright: ignore[reportOverlappingOverload] # a chat model is no chain
-    primary: BaseChatModel,
-    fallbacks: Iterable[Runnable[Any, Any] | str],
-    **options: Unpack[FallbackOptions],
-) -> FallbackChatModel: ...
-
-
-@overload
-def with_fallback_config(  # type: ignore[overload-overlap] # what was bound to one is one, too
-    primary: Runnable[LanguageModelInput, AIMessage],
-    fallbacks: Iterable[Runnable[Any, Any]],
-    **options: Unpack[FallbackOptions],
-) -> FallbackChatModel | FallbackRunnable[LanguageModelInput, AIMessage]: ...
-
-
-@overload
-def with_fallback_config(
-    primary: Runnable[Input, Output],
-    fallbacks: Iterable[Runnable[Any, Any]],
-    **options: Unpack[RunnableOptions],
-) -> FallbackRunnable[Input, Output]: ...
-
-
-def with_fallback_config(
-    primary: Runnable[Any, Any], fallbacks: Iterable[Runnable[Any, Any] | str], **options: Any
-) -> FallbackChatModel | FallbackRunnable[Any, Any]:
-    """Give a runnable fallbacks: chat models become a FallbackChatModel, the rest a runnable.
-
-    Args:
-        primary: Asked first.
-        fallbacks: Asked in order when it fails.
-        **options: As for ``FallbackChatModel.with_fallback_config``; for chains, as for a
-            FallbackRunnable.
-
-    Raises:
-        FallbackConfigError: There is no fallback, chat models stand beside chains, or an option is
-            wrong.
-    """
-    if callable(getattr(fallbacks, "invoke", None)):
-        raise FallbackConfigError.about(
-            "fallbacks", f"got a single {type(fallbacks).__name__}", "pass a list of them"
-        )
-    listed = list(fallbacks)
-    if not listed:
-        raise FallbackConfigError.about("fallbacks", "there is none", "pass at least one")
-    candidates = check_candidates([primary, *listed], chat_models=False)
-    are_models = [chat_model_of(candidate) is not None for candidate in candidates]
-    if all(are_models):
-        return FallbackChatModel(*candidates, **options)
-    if any(are_models):
-        position = are_models.index(not are_models[0])
-        raise FallbackConfigError.about(
-            f"fallbacks[{position - 1}]",
-            "chat models and chains are mixed, and do not answer in the same form",
-            "pass whole chains, or chat models only",
-        )
-    return FallbackRunnable(*candidates, **options)

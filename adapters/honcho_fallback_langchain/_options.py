@@ -1,4 +1,4 @@
-"""The keywords of ``with_fallback_config``: the policy's options, and what stands beside them."""
+"""The keywords of ``.with_fallback_config``: the policy's options, and what stands beside them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CHOICES = {"partial": get_args(Partial), "sdk_retries": get_args(SdkRetries)}
 
 
 class FallbackOptions(ConfigOptions, total=False):
-    """Name everything that ``with_fallback_config`` takes."""
+    """Name everything that ``.with_fallback_config`` takes."""
 
     agent: str
     credentials: Iterable[Credential | None]

@@ -23,7 +23,7 @@ class FallbackRunnable(FallbackBase[Input, Output, Output]):
 
     Args:
         *candidates: The primary first; all take the same input.
-        **options: As for ``with_fallback_config``, and ``name``.
+        **options: As for ``.with_fallback_config``, and ``name``.
 
     Raises:
         FallbackConfigError: There is no candidate, one is no Runnable, or an option is wrong.

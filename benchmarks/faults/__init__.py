@@ -164,7 +164,10 @@ class FaultyProvider:
         writer: asyncio.StreamWriter,
     ) -> None:
         """Answer; each answer has an id of its own, as real ones have."""
-        document = {**form.answer(ANSWER, str(body.get("model")), True), "id": name}
+        last = (body.get("messages") or [{}])[-1]
+        begun = str(last.get("content")) if last.get("role") == "assistant" else ""
+        text = ANSWER.removeprefix(begun)
+        document = {**form.answer(text, str(body.get("model")), True), "id": name}
         if not body.get("stream"):
             await asyncio.sleep(fault.first_word_after)
             data = json.dumps(document)

@@ -249,10 +249,7 @@ SCENARIOS = (
         (
             Check(
                 "the fallback's refusal hides the cut",
-                lambda seen: (
-                    isinstance(seen.calls[0].result, Answer)
-                    or not any(one.refused_prefill for one in seen.fallback)
-                ),
+                lambda seen: "invalid_prefill" not in str(seen.calls[0].result),
             ),
         ),
         fallback=Fault(prefill=False),

@@ -158,6 +158,19 @@ def refuses(chunk: Any) -> bool:
     return _brings(chunk, THOUGHTS) and not _brings(chunk, _REFUSALS)
 
 
+def plain_text(chunks: Sequence[Any]) -> str:
+    """Return what chunks say; nothing where they bring anything but a text, or a document."""
+    with suppress(Exception):  # what cannot be read is not gone on with
+        text = joined(chunks)
+        whole = isinstance(text, str) and not text.lstrip().startswith(("{", "["))
+        # An image, a refusal: what has content and no text.
+        if whole and not any(
+            thinks(one) or (has_content(one) and not joined([one])) for one in chunks
+        ):
+            return str(text)
+    return ""
+
+
 def _brings(chunk: Any, without: frozenset[str]) -> bool:
     """Tell whether a chunk brings more than blocks and fields of some names."""
     cls: Any = type(chunk)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from copy import deepcopy
 from functools import reduce
 from operator import add
 from typing import TYPE_CHECKING, Any
@@ -143,6 +144,43 @@ def is_thought(block: Any) -> bool:
 
 def _written(block: Any) -> Iterable[tuple[str, Any]]:
     return ((name, value) for name, value in fields_of(block).items() if name not in _FRAME)
+
+
+def without_start(chunks: Sequence[Any], count: int) -> list[Any]:
+    """Return chunks without so many characters of the text that they begin with."""
+    kept: list[Any] = []
+    for chunk in chunks:
+        text = joined([chunk]) if count else ""
+        dropped = min(count, len(text))
+        kept.append(_shortened(chunk, dropped) if dropped else chunk)
+        count -= dropped
+    return kept
+
+
+def _shortened(chunk: Any, count: int) -> Any:
+    if isinstance(chunk, str):
+        return chunk[count:]
+    copy = deepcopy(chunk)
+    shape, part = opened(copy)
+    at = shape.at_of(part) if shape else None
+    for path in shape.texts if shape else ():
+        text: Any = find(at, path)
+        if isinstance(text, list):
+            for block in text:  # pyright: ignore[reportUnknownVariableType] # anybody's
+                name = next((one for one in TEXT if isinstance(first(block, (one,)), str)), None)
+                if name is not None:
+                    said = first(block, (name,))
+                    _write(block, name, said[count:])
+                    count = max(0, count - len(said))
+        elif text:
+            where, _, name = path.rpartition(".")
+            _write(find(at, where) if where else at, name, text[count:])
+            break
+    return copy
+
+
+def _write(holder: Any, name: str, text: str) -> None:
+    (holder if isinstance(holder, dict) else vars(holder))[name] = text
 
 
 class _Pieces:

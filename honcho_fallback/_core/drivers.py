@@ -19,9 +19,10 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 from pydantic import BaseModel
 
 from honcho_fallback._classify._answers import has_content as content_of_chunk
-from honcho_fallback._classify._answers import read_answer, refuses, thinks
-from honcho_fallback._classify._content import characters
+from honcho_fallback._classify._answers import plain_text, read_answer, refuses, thinks
+from honcho_fallback._classify._content import characters, without_start
 from honcho_fallback._core.observers import logger
+from honcho_fallback._core.seam import repeated
 from honcho_fallback._core.target import Attempt
 from honcho_fallback._values.errors import FallbackConfigError, WrongVerbError
 from honcho_fallback._values.failure import Failure, FailureKind
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator, Iterable
 
     from honcho_fallback._core.run import FallbackRun
+    from honcho_fallback._core.target import Partial
 
 T = TypeVar("T")
 
@@ -101,13 +103,13 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
 
 
 def stream(
-    start: Start, ask: Ask[Iterable[T]], has_content: HasContent[T], *, replaceable: bool
+    start: Start, ask: Ask[Iterable[T]], has_content: HasContent[T], mode: Partial
 ) -> Generator[T, None, None]:
     """Hand out the chunks of the first target that brings content."""
     run = start()
     _require_sync_validate(run)
     sleep = run._runtime.sleep
-    reading = _Reading(run, has_content, replaceable=replaceable)
+    reading = _Reading(run, has_content, mode)
     source = chunks = None
     try:
         while run.outcome == "running":
@@ -128,13 +130,13 @@ def stream(
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 _close(source)
                 source = chunks = None
-                run.fail(error, partial=reading.chunks)
+                run.fail(error, partial=reading.came)
                 reading.restart()
                 continue
             if chunk is _END:
                 _close(source)
                 source = chunks = None
-                ready = reading.end(run.accept(reading.chunks, stream=True))
+                ready += reading.end(run.accept(reading.chunks, stream=True))
             yield from ready
     finally:
         run.cancel("abandoned", partial=reading.chunks)
@@ -146,13 +148,12 @@ async def astream(
     start: Start,
     ask: Ask[AsyncIterable[T] | Awaitable[AsyncIterable[T]]],
     has_content: HasContent[T],
-    *,
-    replaceable: bool,
+    mode: Partial,
 ) -> AsyncGenerator[T, None]:
     """Hand out the chunks of the first target that brings content, within its timeouts."""
     run = start()
     asleep = run._runtime.asleep
-    reading = _Reading(run, has_content, replaceable=replaceable)
+    reading = _Reading(run, has_content, mode)
     source = chunks = None
     try:
         while run.outcome == "running":
@@ -178,13 +179,13 @@ async def astream(
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 await _aclose(source)
                 source = chunks = None
-                scope.fail(run, error, reading.chunks)
+                scope.fail(run, error, reading.came)
                 reading.restart()
                 continue
             if chunk is _END:
                 await _aclose(source)
                 source = chunks = None
-                ready = reading.end(await _aaccept(run, reading.chunks, stream=True))
+                ready += reading.end(await _aaccept(run, reading.chunks, stream=True))
             for chunk in ready:
                 yield chunk
     finally:
@@ -276,22 +277,28 @@ _OTHERS_CANCELLATION = Failure.of(
 class _Reading(Generic[T]):
     """Hold chunks back up to the first content; know what has been handed out."""
 
-    def __init__(self, run: FallbackRun, has_content: HasContent[T], *, replaceable: bool) -> None:
+    def __init__(self, run: FallbackRun, has_content: HasContent[T], mode: Partial) -> None:
         self.run = run
         self._has_content = has_content
-        self._replaceable = replaceable
+        self._mode: Partial = mode
         self._holds_refusals = run._call.policy.leaves_refusals
         self._least = run._call.policy.config.min_rate
         self.clock = run._runtime.monotonic
         self.opened = 0.0
         self._chunks: list[T] = []
+        self._handed_out = 0  # of these
         self._committed = False
         self._waited, self._characters = 0.0, 0
 
     @property
     def chunks(self) -> tuple[T, ...]:
-        """Return what this attempt brought so far."""
+        """Return what this attempt brought so far, with what it goes on with."""
         return tuple(self._chunks)
+
+    @property
+    def came(self) -> tuple[T, ...]:
+        """Return what came of an attempt that failed; once there is a reader, what it has."""
+        return tuple(self._chunks[: self._handed_out or None])
 
     def seconds(self, attempt: Attempt) -> float | None:
         """Return how long the next chunk may take; up to the first content all share a timeout."""
@@ -304,28 +311,48 @@ class _Reading(Generic[T]):
     def take(self, chunk: T, since: float) -> tuple[T, ...]:
         """Return what is to be handed out now, of a chunk that was waited for since then."""
         if chunk is _END:
-            return ()
+            return self._hand_out() if self._handed_out and self._find_seam(is_whole=True) else ()
         if self._least is not None and self._committed:
             self._require_rate(chunk, since, self._least)
         self._chunks.append(chunk)
         if self._committed:
-            return (chunk,)
+            return self._hand_out()
         if not self._has_content(chunk) or (self._holds_refusals and refuses(chunk)):
             return ()
-        self.run.commit(replaceable=self._replaceable)
+        if self._handed_out and not self._find_seam(is_whole=False):
+            return ()
+        self.run.commit(mode=self._mode)
         self._committed = True
-        return self.chunks
+        return self._hand_out()
+
+    def _hand_out(self) -> tuple[T, ...]:
+        """Return what the reader has not had."""
+        ready = tuple(self._chunks[self._handed_out :])
+        self._handed_out = len(self._chunks)
+        return ready
+
+    def _find_seam(self, *, is_whole: bool) -> bool:
+        """Drop what this attempt repeats of the text before it; False where more has to come."""
+        if self._committed:
+            return False
+        following = self._chunks[self._handed_out :]
+        text = plain_text(following)
+        count = repeated(self.run._call.text, text, is_whole=is_whole or not text)
+        if count is not None:
+            self._chunks[self._handed_out :] = without_start(following, count)
+        return count is not None
 
     def end(self, following: Attempt | None) -> tuple[T, ...]:
         """Return what is left to hand out where the run took the stream, else start anew."""
         if following is None:
-            return () if self._committed else self.chunks
+            return self._hand_out()
         self.restart()
         return ()
 
     def restart(self) -> None:
-        """Forget the chunks of an attempt that failed."""
-        self._chunks.clear()
+        """Forget the chunks of an attempt that failed, but those that are gone on with."""
+        self._handed_out = self._handed_out if self.run._call.text else 0
+        del self._chunks[self._handed_out :]
         self._committed = False
         self._waited, self._characters = 0.0, 0
 

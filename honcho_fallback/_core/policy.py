@@ -11,12 +11,11 @@ from typing import (
     TYPE_CHECKING,
     Any,
     Concatenate,
-    Literal,
     ParamSpec,
-    TypeAlias,
     TypeVar,
     Unpack,
     cast,
+    get_args,
 )
 
 from honcho_fallback._classify._answers import has_content as content_of_chunk
@@ -28,13 +27,9 @@ from honcho_fallback._core.resolved import ResolvedPolicy, check_chain, nobody_f
 from honcho_fallback._core.run import FallbackRun
 from honcho_fallback._core.runtime import Runtime
 from honcho_fallback._core.shared import Sessions
+from honcho_fallback._core.target import Partial
 from honcho_fallback._core.turn import Place, Turn, current_turn
-from honcho_fallback._values.errors import (
-    FallbackConfigError,
-    can_be_pickled,
-    require_text,
-    require_type,
-)
+from honcho_fallback._values.errors import FallbackConfigError, require_text, require_type
 from honcho_fallback.redaction import label
 
 if TYPE_CHECKING:
@@ -45,7 +40,6 @@ if TYPE_CHECKING:
     from honcho_fallback._core.target import Attempt, Target
     from honcho_fallback._values.failure import Failure
 
-Partial: TypeAlias = Literal["final", "replace"]
 T = TypeVar("T")
 P = ParamSpec("P")
 
@@ -147,14 +141,6 @@ class FallbackPolicy:
 
     def __reduce__(self) -> tuple[Any, ...]:
         own = tuple(self._policy.observers or ())
-        parts: dict[str, Any] = {f"targets[{n}]": one for n, one in enumerate(self.targets)}
-        for name in sorted(self.config.model_fields_set):
-            parts[f"config.{name.removesuffix('_answer')}"] = getattr(self.config, name)
-        parts |= {f"observers[{n}]": one for n, one in enumerate(own)}
-        for name, value in parts.items():  # pickle itself would name a lock somewhere in it
-            if not can_be_pickled(value):
-                fix = "make the policy in each process, or pass what can be pickled"
-                raise FallbackConfigError.about(name, "it cannot be pickled", fix)
         rest: dict[str, Any] = {"agent": self.agent, "observers": own, "runtime": self._runtime}
         rest["classifier"] = self._policy.classifier
         return partial(FallbackPolicy, self.targets, self.config, **rest), ()
@@ -239,7 +225,10 @@ class FallbackPolicy:
                 call there; with ``"replace"`` the next attempt's chunks take the place of those
                 that were handed out, and the time to first token is that of the attempt that
                 answers. The reader has to see which attempt a chunk is of: let ``ask`` mark the
-                chunks with ``attempt.number``, in a form that ``has_content`` still reads.
+                chunks with ``attempt.number``, in a form that ``has_content`` still reads. With
+                ``"continue"`` a target that has ``prefill`` goes on with it, where it is plain
+                text: ``ask`` sends ``attempt.partial`` as the assistant's last message, and what
+                it repeats of that is dropped; else it is final.
             **options: For this call: see CallOptions.
 
         Raises:
@@ -250,8 +239,7 @@ class FallbackPolicy:
                 async.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        replaceable = _is_replaceable(partial)
-        return drivers.stream(self._starter(options), ask, has_content, replaceable=replaceable)
+        return drivers.stream(self._starter(options), ask, has_content, _checked_mode(partial))
 
     def astream(
         self,
@@ -273,8 +261,7 @@ class FallbackPolicy:
             FallbackConfigError: ``ask`` is not async, or as for ``stream``.
             Exception: As for ``stream``.
         """
-        replaceable = _is_replaceable(partial)
-        return drivers.astream(self._starter(options), ask, has_content, replaceable=replaceable)
+        return drivers.astream(self._starter(options), ask, has_content, _checked_mode(partial))
 
     def wrap(self, function: Callable[Concatenate[Attempt, P], T], /) -> Callable[P, T]:
         """Make a function that asks one target one that asks the chain: ``@policy.wrap``.
@@ -468,11 +455,12 @@ def _require_known(options: Mapping[str, Any], names: Iterable[str]) -> None:
         raise FallbackConfigError.unknown(unknown, names)
 
 
-def _is_replaceable(partial: object) -> bool:
-    if partial not in ("final", "replace"):
+def _checked_mode(partial: Any) -> Partial:
+    if partial not in (modes := get_args(Partial)):
         shown = repr(partial) if isinstance(partial, str) else f"a {type(partial).__name__}"
-        raise FallbackConfigError.about("partial", f"got {shown}", "pass 'final' or 'replace'")
-    return partial == "replace"
+        fix = f"pass one of {', '.join(map(repr, modes))}"
+        raise FallbackConfigError.about("partial", f"got {shown}", fix)
+    return cast("Partial", partial)
 
 
 def _plain_metadata(metadata: Any) -> dict[str, Any] | None:

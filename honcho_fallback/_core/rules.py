@@ -7,20 +7,23 @@ A call asks one target at a time. When an attempt fails, ``options`` yields ever
 policy allows next, the best first; the run takes the first one that the deadline and the retry
 budget permit, and that is all the choosing there is. The order is the specification:
 
-1. **Stop** where the request may have had an effect. Under ``replay="safe"`` only: a second
+1. **SwitchTo** whoever goes on with a text that its reader has: with ``partial="continue"``, where
+   it is plain text and a target has ``prefill``.
+2. **Stop** where a reader has content: nobody can take it back.
+3. **Stop** where the request may have had an effect. Under ``replay="safe"`` only: a second
    request would repeat it, at whatever target.
-2. **Recover** the credential. A refused key says nothing about the model: a fresh key on the same
+4. **Recover** the credential. A refused key says nothing about the model: a fresh key on the same
    target is better than another model. Once per target.
-3. **Stop** where nobody can help: a caller's own bug, a refusal, the last target gone for good.
-4. **Retry** a target: the one at hand while ``switch_after`` grants it more failures (a stated
+5. **Stop** where nobody can help: a caller's own bug, a refusal, the last target gone for good.
+6. **Retry** a target: the one at hand while ``switch_after`` grants it more failures (a stated
    wait of at most ``SHORT_WAIT`` is obeyed then; a longer one is not, as another target is free);
    once nobody is left and a failure may pass, after a wait, the last one outside of a cooldown.
-5. **Recover** the transport: the primary's connection was lost, and a new one may work. Once.
-6. **SwitchTo** another target, at once: those further down the chain, then those that the turn has
+7. **Recover** the transport: the primary's connection was lost, and a new one may work. Once.
+8. **SwitchTo** another target, at once: those further down the chain, then those that the turn has
    left, and those in a cooldown last. A memory orders, it never forbids: an error costs a request,
    silence costs the call. Those that could not take this request are passed over, and those that
    share what failed: the model with the same parameters, the key or the host.
-7. **Stop**: every attempt is used up.
+9. **Stop**: every attempt is used up.
 
 The generator is lazy because a later option may cost something to work out (a wait strategy that
 draws a random number), and because most failures take the first option.
@@ -95,7 +98,8 @@ class Stop(NamedTuple):
     """End the call.
 
     Args:
-        outcome: ``exhausted``, or ``rejected`` where no other target could have helped.
+        outcome: ``exhausted``, ``rejected`` where no other target could have helped, or
+            ``interrupted`` where a reader has content.
         limit: What forbids to ask anybody else, or None.
         error: Which of the call's errors comes out where one does.
     """
@@ -117,6 +121,11 @@ def options(
     it.
     """
     attempt = call.attempt
+    if call.content_at is not None:
+        if able := continuing(policy, call, failure):
+            yield SwitchTo(able)
+        yield Stop("interrupted")
+        return
     if policy.config.replay == "safe" and may_have_acted(policy, call, failure):
         yield Stop("exhausted", "replay")
         return
@@ -138,10 +147,8 @@ def options(
         return
     may_ask = attempt.number < policy.max_attempts + call.extra_attempts
     retry = None
-    if may_ask and again is not None:
-        retry = retry_at_end(call, again)
-    elif may_ask:
-        retry = granted_retry(call, failure, error)
+    if may_ask:
+        retry = granted_retry(call, failure, error) if again is None else retry_at_end(call, again)
     if retry is not None:
         yield Retry(*retry)
     # The primary only: by the time a fallback is asked, the call has waited long enough.
@@ -150,6 +157,14 @@ def options(
     if may_ask and others:
         yield SwitchTo(others)
     yield Stop("exhausted")
+
+
+def continuing(policy: ResolvedPolicy, call: CallState, failure: Failure) -> Sequence[int]:
+    """List who may go on with a text that its reader has; under ``replay="safe"`` nobody."""
+    may_ask = call.attempt.number < policy.max_attempts and policy.config.replay != "safe"
+    if not call.text or not may_ask or not switches(policy, call, failure):
+        return ()
+    return [position for position in call.remaining if policy.chain[position].prefill]
 
 
 def may_have_acted(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:

@@ -41,6 +41,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
+from honcho_fallback._classify._answers import plain_text
 from honcho_fallback._classify._content import characters
 from honcho_fallback._classify._usage import usage_of
 from honcho_fallback._core import rules
@@ -75,7 +76,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from honcho_fallback._core.resolved import ResolvedPolicy
-    from honcho_fallback._core.target import Attempt, Target
+    from honcho_fallback._core.target import Attempt, Partial, Target
     from honcho_fallback._core.turn import Turn
     from honcho_fallback._values.record import CallRecord, Outcome
 
@@ -244,13 +245,13 @@ class FallbackRun:
         self._finish("success", now)
 
     def commit(
-        self, *, replaceable: bool = False, partial: Sequence[Any] = (), now: Time = None
+        self, *, mode: Partial = "final", partial: Sequence[Any] = (), now: Time = None
     ) -> None:
         """Note that content is being handed out: from here on nobody else can be asked.
 
         Args:
-            replaceable: Whether the reader can drop this attempt's content where it fails: then
-                it fails as if nothing had been handed out.
+            mode: What becomes of it where this attempt fails: with ``"replace"`` it fails as if
+                nothing had been handed out; with ``"continue"`` a target may go on with it.
             partial: Where the caller keeps what it hands out; StreamInterrupted carries what it
                 holds by then, unless ``fail`` is given chunks.
             now: The time on the clock's scale.
@@ -261,7 +262,7 @@ class FallbackRun:
         self._require_running("commit")
         if self._call.content_at is None:
             self._call.content_at = self._now(now)
-            self._call.replaceable = replaceable
+            self._call.mode = mode
             self._call.partial = partial
 
     def fail(
@@ -303,6 +304,7 @@ class FallbackRun:
                 failure = policy.classify(error) if plain else policy.classification(error, base)
             if self._call.content_at is not None:
                 chunks = partial or tuple(self._call.partial)
+                chunks = chunks[len(self._call.partial) :] if self._call.text else chunks
                 self._note_usage(chunks)
                 self._call.received = characters(chunks) or None
             return self._fail(error, failure, partial, now)
@@ -368,7 +370,7 @@ class FallbackRun:
             answer,
             needs_finish=NO_FINISH_REASON not in call.attempt.target.labels,
             # Nobody else can be asked for what a reader has and cannot give back.
-            handed_out=stream and call.content_at is not None and not call.replaceable,
+            handed_out=stream and call.content_at is not None and call.mode != "replace",
         )
 
     async def _examine(
@@ -407,18 +409,20 @@ class FallbackRun:
         has_begun = call.content_at is not None or bool(partial_chunks)
         if has_begun:
             failure = failure._replace(reached="unknown")
-        if partial_chunks and not cancelled:
+        if partial_chunks and not cancelled and not call.text:
             self._note_usage(partial_chunks)
-        if call.replaceable and not cancelled:
-            call.content_at, call.replaceable, partial_chunks = None, False, ()
+        if call.mode == "replace" and not cancelled:
+            call.content_at, call.mode, partial_chunks = None, "final", ()
         elif call.content_at is not None:
-            partial_chunks = partial_chunks or tuple(call.partial)
+            call.partial = partial_chunks = partial_chunks or tuple(call.partial)
+            call.text = plain_text(partial_chunks) if call.mode == "continue" else ""
+            call.deadline_at = inf  # it ends with the first content
         else:  # nobody has seen them
             partial_chunks = ()
-        if partial_chunks:
-            self.report(output=partial_chunks)
         try:
             if cancelled or not isinstance(error, Exception):
+                if partial_chunks:
+                    self.report(output=partial_chunks)
                 self.cancel(now=now)
                 raise error
             spent = call.usage, call.received
@@ -429,11 +433,6 @@ class FallbackRun:
             out = asked | call.shared.keys()
             call.remaining = [one for one in call.order if one not in out]
             call.usage = call.received = None
-            if call.content_at is not None:
-                self._finish("interrupted", now)
-                name = call.attempt.target.name
-                what = f"{name} broke off after {len(partial_chunks)} chunks: {failure.kind.value}"
-                raise StreamInterrupted(what, partial_chunks, self.record) from error
             return self._choose(error, failure, now)
         except FallbackExhausted as exhausted:
             raise exhausted.with_traceback(None)  # noqa: B904 # without the frames in between
@@ -543,6 +542,8 @@ class FallbackRun:
             call.turn.advance(reached, failed=None if failure is None else attempt.position)
         number = attempt.number + (failure is not None)
         call.attempt = following = _attempt_at(call, position, number, wait, now)
+        if call.text:
+            call.note = f"it went on after {len(call.text)} characters"
         if failure is not None:
             ended, target = attempt.target, following.target
             switch = Switch(call.call_id, policy.agent, policy.chain[0], ended, target, failure)
@@ -597,10 +598,21 @@ class FallbackRun:
 
     def _raise_final(self, outcome: Outcome, error: Exception, now: float) -> NoReturn:
         call = self._call
-        errors = call.errors
+        errors, broke = call.errors, -1
+        if outcome == "interrupted":
+            # What broke first: whoever could not go on with it is no reason.
+            cuts = (n for n, one in enumerate(call.past) if one.received is not None)
+            broke = next(cuts, -1)
+            error = errors[broke]
+            self.report(output=tuple(call.partial))
         try:
             self._finish(outcome, now)
             record = self.record
+            if outcome == "interrupted":
+                cut, chunks = record.attempts[broke], tuple(call.partial)
+                what = f"{cut.target} broke off after {len(chunks)} chunks: {cut.kind}"
+                what += ", and nobody went on to its end" if cut is not record.attempts[-1] else ""
+                raise StreamInterrupted(what, chunks, record) from error
             if outcome == "exhausted":
                 if call.limit == "deadline":
                     raise DeadlineExceeded(record.why or "", errors, record) from error
@@ -700,7 +712,12 @@ def _attempt_at(call: CallState, position: int, number: int, wait: float, now: f
         share = call.share_of_time(position, now + wait)
         timeout = share if timeout is None else min(share, timeout)
     return call.attempt._replace(
-        target=target, number=number, position=position, timeout=timeout, wait=wait
+        target=target,
+        number=number,
+        position=position,
+        timeout=timeout,
+        wait=wait,
+        partial=call.text.rstrip(),
     )
 
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from honcho_fallback._core.recovery import PendingAction
     from honcho_fallback._core.resolved import ResolvedPolicy
+    from honcho_fallback._core.target import Partial
     from honcho_fallback._core.turn import Turn
     from honcho_fallback._values.record import Limit, Outcome
 
@@ -79,11 +80,12 @@ class CallState:
     note: str = ""
     usage: Mapping[str, Any] | None = None
     received: int | None = None
-    # Of a stream: when its first content was handed out, whether another attempt's may replace
-    # it, and where a caller of ``commit`` keeps it.
+    # Of a stream: when its first content was handed out, what another attempt may do with it,
+    # where a caller of ``commit`` keeps it, and the text that another attempt goes on with.
     content_at: float | None = None
-    replaceable: bool = False
+    mode: Partial = "final"
     partial: Sequence[Any] = ()
+    text: str = ""
 
     # I/O that comes before the attempt at hand or after the end, and whom it may go to then.
     pending: PendingAction | None = None

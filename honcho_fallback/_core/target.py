@@ -10,7 +10,7 @@ from functools import partial
 from hashlib import sha256
 from os import urandom
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, TypeAlias, runtime_checkable
 from urllib.parse import urlsplit
 
 from honcho_fallback._values.errors import (
@@ -32,6 +32,8 @@ _COMPUTED = re.compile(
 # In an identity that every process knows stand the keys of whom a failure may reach, too.
 _SHARED = re.compile(r"known:[0-9a-f]{32}:(?P<credential>[0-9a-f]{16}):(?P<endpoint>[0-9a-f]{16})")
 
+# What the content of a stream is that breaks after it.
+Partial: TypeAlias = Literal["final", "replace", "continue"]
 # The label of a target whose server never sends a finish reason: a stream is whole without one.
 NO_FINISH_REASON = "no_finish_reason"
 
@@ -105,6 +107,8 @@ class Target:
             copies.
         labels: What is true of it, such as ``{"eu", "zdr"}``, for ``require``. One means something
             here, ``"no_finish_reason"``: its server's streams end without one.
+        prefill: Whether it goes on with the beginning of an answer that it is sent as the
+            assistant's last message, ``attempt.partial``: for streams with ``partial="continue"``.
 
     Attributes:
         keys: Whom a failure may reach, by scope: what it has in common with another target is
@@ -125,6 +129,7 @@ class Target:
     credential: Credential | None = field(default=None, compare=False)
     identity: str = field(default="", compare=False)
     labels: AbstractSet[str] = frozenset()
+    prefill: bool = field(default=False, compare=False)
     keys: Mapping[Scope, str] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -211,6 +216,8 @@ class Attempt(NamedTuple):
         call_id: Unique for the call, the same in all its attempts.
         first_token_timeout: Seconds up to a stream's first content, or None.
         idle_timeout: Seconds that a stream may be silent after that, or None.
+        partial: What an answer to go on with begins with, without white space at its end; else
+            empty. Send it as the assistant's last message.
     """
 
     target: Target
@@ -222,6 +229,7 @@ class Attempt(NamedTuple):
     call_id: str
     first_token_timeout: float | None = None
     idle_timeout: float | None = None
+    partial: str = ""
 
     @property
     def is_fallback(self) -> bool:

@@ -27,35 +27,22 @@ if TYPE_CHECKING:
 
     from honcho_fallback.cli._facts import Response
 
-_PRIMARY = Target("primary", context_window=8_000)
+_PRIMARY = Target("primary")
 _CHAINS: Mapping[str, tuple[Target, ...]] = {
     "with one target": (_PRIMARY,),
     "with a fallback": (_PRIMARY, Target("fallback")),
-    "with a fallback of no larger context window": (
-        _PRIMARY,
-        Target("fallback", context_window=8_000),
-    ),
 }
 
 LONGEST_WAIT = tenacity.wait_exponential(multiplier=0.5, max=8)  # the default's, without jitter
 
 
 class Verdict(NamedTuple):
-    """Say what the default policy does after the failure.
+    """Say what the default policy does after the failure."""
 
-    Args:
-        chain: Which targets there are, in words.
-        action: ``switch``, ``retry`` or ``raise``.
-        wait: Seconds before the next attempt, at most if it is random, or None.
-        raises: Class of what the caller gets, or None.
-        is_random: Whether the policy draws a wait up to that.
-    """
-
-    chain: str
-    action: str
-    wait: float | None
-    raises: str | None
-    is_random: bool = False
+    action: str  # switch, retry or raise
+    wait: float | None  # seconds before the next attempt
+    raises: str | None  # class of what the caller gets
+    is_random: bool = False  # whether the policy draws a wait up to that
 
     def __str__(self) -> str:
         at_most = "up to " if self.is_random else ""
@@ -66,44 +53,28 @@ class Verdict(NamedTuple):
         }[self.action]
 
 
-class Explanation(NamedTuple):
-    """Hold the failure and the verdicts.
-
-    Args:
-        failure: What the classifier makes of the facts.
-        verdicts: What the default policy does, per chain.
-    """
-
-    failure: Failure
-    verdicts: tuple[Verdict, ...]
-
-
-def explain(response: Response, config: FallbackConfig) -> Explanation:
+def explain(response: Response, config: FallbackConfig) -> dict[str, Any]:
     """Ask the classifier, and a real run of the default policy per chain."""
     failure = classify(ProviderError(response), rules=config.rules)
     # A trial run logs its switch, and nobody has set up where to.
     logging.getLogger("honcho_fallback").addHandler(logging.NullHandler())
-    alone, plain, as_small = (_verdict(words, response, config) for words in _CHAINS)
-    # The window is worth a line only where it makes a difference.
-    shown = (alone, plain) if plain[1:] == as_small[1:] else (alone, plain, as_small)
-    return Explanation(failure, shown)
+    verdicts = {words: _verdict(words, response, config) for words in _CHAINS}
+    return {**_failure_fields(failure), "policy": verdicts}
 
 
-def to_json(explanation: Explanation) -> str:
+def to_json(explanation: Mapping[str, Any]) -> str:
     """Return the explanation as a JSON object."""
-    policy = {verdict.chain: verdict._asdict() for verdict in explanation.verdicts}
-    document = {**_failure_fields(explanation.failure), "policy": policy}
-    return json.dumps(document, indent=2)
+    policy = {words: verdict._asdict() for words, verdict in explanation["policy"].items()}
+    return json.dumps({**explanation, "policy": policy}, indent=2)
 
 
-def show(explanation: Explanation, console: Console) -> None:
+def show(explanation: Mapping[str, Any], console: Console) -> None:
     """Print the explanation for a person."""
     table = Table.grid(padding=(0, 2))
     table.add_column(style="bold", no_wrap=True)
     table.add_column(overflow="fold")
-    rows = _failure_fields(explanation.failure)
-    rows |= {verdict.chain: verdict for verdict in explanation.verdicts}
-    for name, value in rows.items():
+    rows = {name: value for name, value in explanation.items() if name != "policy"}
+    for name, value in {**rows, **explanation["policy"]}.items():
         table.add_row(name.replace("_", " "), _text(value))
     console.print(table)
 
@@ -115,12 +86,12 @@ def _verdict(words: str, response: Response, config: FallbackConfig) -> Verdict:
     try:
         following = run.fail(ProviderError(response))
     except Exception as error:  # noqa: BLE001 # whatever comes out is what the caller would get
-        return Verdict(words, "raise", None, type(error).__name__)
+        return Verdict("raise", None, type(error).__name__)
     run.cancel()
     if following.position > attempt.position:
-        return Verdict(words, "switch", following.wait, None)
+        return Verdict("switch", following.wait, None)
     is_random = run.record.attempts[0].retry_after is None
-    return Verdict(words, "retry", following.wait, None, is_random)
+    return Verdict("retry", following.wait, None, is_random)
 
 
 def _failure_fields(failure: Failure) -> dict[str, Any]:

@@ -7,13 +7,14 @@ import sys
 from dataclasses import dataclass
 from functools import cache
 from json import dumps
+from math import inf
 from threading import Lock
 from typing import TYPE_CHECKING, Any, Literal, Self, TypedDict, Unpack
 
 from honcho_fallback import FallbackConfigError, Runtime
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Iterator
 
     import httpx
     import httpx2
@@ -93,9 +94,9 @@ class FaultTransport(_Transport):
     transport=FaultTransport().on(1, status=503)))``. The SDK makes its own exception of it.
     Errors have the JSON form of the API that was asked: Anthropic's, Google's, or else OpenAI's.
 
-    Requests are numbered from 1. ``on``, ``every`` and ``for_seconds`` add a rule each and return
-    the transport itself; the first rule that applies wins, and any number of threads and tasks
-    may send. Each rule takes what goes wrong, one of ``status`` and ``error``:
+    Requests are numbered from 1. ``on`` adds a rule and returns the transport itself; the first
+    rule that applies wins, and any number of threads and tasks may send. Each rule takes what goes
+    wrong, one of ``status`` and ``error``:
 
     - ``status``: an HTTP status, 400 to 599; ``retry_after``: seconds for its Retry-After header;
       ``code``: the provider's error code, such as ``"insufficient_quota"``.
@@ -116,54 +117,34 @@ class FaultTransport(_Transport):
     def __init__(self, transport: Any = None) -> None:
         self._given = transport
         self._opened: dict[Any, Any] = {}
-        self._rules: list[tuple[Callable[[int], bool], Fault]] = []
+        self._rules: list[tuple[tuple[int, ...], float, Fault]] = []
         self._lock = Lock()
         self.requests = self.failed = 0
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__}: {self.failed} of {self.requests} requests failed>"
 
-    def on(self, *numbers: int, **fault: Unpack[FaultOptions]) -> Self:
-        """Fail certain requests.
+    def on(
+        self, *numbers: int, seconds: float | None = None, **fault: Unpack[FaultOptions]
+    ) -> Self:
+        """Fail certain requests, or all.
 
         Args:
-            *numbers: Which, from 1.
+            *numbers: Which, from 1; without any, all of them.
+            seconds: For how long from now, by the clock of ``Runtime.current()``:
+                ``fallback_clock`` moves it, if it was there before this rule; default: for ever.
             **fault: What goes wrong: see the class.
 
         Raises:
-            FallbackConfigError: No number, one below 1, or an option out of range.
+            FallbackConfigError: A number below 1, or an option out of range.
         """
-        if not numbers or min(numbers) < 1:
+        if min(numbers, default=1) < 1:
             raise FallbackConfigError.about("numbers", f"got {numbers}", "count requests from 1")
-        return self._add(lambda number: number in numbers, fault)
-
-    def every(self, nth: int, **fault: Unpack[FaultOptions]) -> Self:
-        """Fail every so many-th request.
-
-        Args:
-            nth: 1 for all, 3 for the third, the sixth and so on.
-            **fault: What goes wrong: see the class.
-
-        Raises:
-            FallbackConfigError: The number is below 1, or an option out of range.
-        """
-        if nth < 1:
-            raise FallbackConfigError.about("nth", f"got {nth}", "pass 1 or more")
-        return self._add(lambda number: number % nth == 0, fault)
-
-    def for_seconds(self, seconds: float, **fault: Unpack[FaultOptions]) -> Self:
-        """Fail every request from now on, until so much time has passed.
-
-        Args:
-            seconds: How much, by the clock of ``Runtime.current()``: ``fallback_clock`` moves it,
-                if it was there before this rule.
-            **fault: What goes wrong: see the class.
-
-        Raises:
-            FallbackConfigError: An option is out of range.
-        """
-        until = Runtime.current().monotonic() + seconds
-        return self._add(lambda _: Runtime.current().monotonic() < until, fault)
+        if fault.get("after_chunks") and fault.get("status") is None:
+            fault = {"error": "connection", **fault}
+        until = inf if seconds is None else Runtime.current().monotonic() + seconds
+        self._rules.append((numbers, until, Fault(**fault)))
+        return self
 
     def __enter__(self) -> Self:
         return self
@@ -214,17 +195,12 @@ class FaultTransport(_Transport):
         """Count a request, and return what goes wrong with it, or None."""
         with self._lock:
             self.requests += 1
-            for applies, fault in self._rules:
-                if applies(self.requests):
+            for numbers, until, fault in self._rules:
+                applies = not numbers or self.requests in numbers
+                if applies and Runtime.current().monotonic() < until:
                     self.failed += 1
                     return fault
         return None
-
-    def _add(self, applies: Callable[[int], bool], options: FaultOptions) -> Self:
-        if options.get("after_chunks") and options.get("status") is None:
-            options = {"error": "connection", **options}
-        self._rules.append((applies, Fault(**options)))
-        return self
 
     def _inner(self, name: str, request: Any, fault: Fault | None) -> Any:
         """Return what sends a request."""

@@ -42,17 +42,13 @@ class StatusError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Status:
-    """Raise a StatusError; see ``Scripted.status``."""
-
-    status: int
-    retry_after: float | None = None
-    code: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class After:
-    """Reply late, or never where the seconds are infinite; see ``Scripted.after``."""
+    """Reply late: a step, or a chunk; beyond the attempt's timeout it is a timeout.
+
+    Args:
+        seconds: How late, on the clock; never where they are infinite.
+        reply: An answer or an exception.
+    """
 
     seconds: float
     reply: Any = None
@@ -60,7 +56,11 @@ class After:
 
 @dataclass(frozen=True, slots=True)
 class Always:
-    """Reply the same again and again; see ``Scripted.always``."""
+    """Reply the same to every further request: the last step.
+
+    Args:
+        reply: An answer or an exception.
+    """
 
     reply: Any
 
@@ -183,6 +183,11 @@ class Scripted:
 
     Args:
         clock: The clock that delays move.
+
+    Attributes:
+        status: Makes an HTTP error in the form of the SDKs, which a step raises.
+        after: Makes a step that comes late.
+        always: Makes a last step that is played again and again.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -200,42 +205,12 @@ class Scripted:
         merged.update(more)
         return Script(merged, self._clock)
 
-    @staticmethod
-    def status(
-        status: int, *, retry_after: float | None = None, code: str | None = None
-    ) -> Status:
-        """Return a step that raises an HTTP error in the form of the SDKs.
-
-        Args:
-            status: Such as 429.
-            retry_after: Seconds for the Retry-After header.
-            code: The provider's error code, such as ``insufficient_quota``.
-        """
-        return Status(status, retry_after, code)
-
-    @staticmethod
-    def after(seconds: float, reply: Any) -> After:
-        """Return a step, or a chunk, that comes late; beyond the attempt's timeout, a timeout.
-
-        Args:
-            seconds: How late, on the clock.
-            reply: An answer, an exception or a status.
-        """
-        return After(seconds, reply)
+    status, after, always = StatusError, After, Always
 
     @staticmethod
     def hang() -> After:
         """Return a step, or a chunk, that never comes: the attempt's timeout ends it."""
         return After(math.inf)
-
-    @staticmethod
-    def always(reply: Any) -> Always:
-        """Return a last step that is played for every further request.
-
-        Args:
-            reply: An answer, an exception or a status.
-        """
-        return Always(reply)
 
 
 def _target(name: str | Target) -> Target:
@@ -251,10 +226,8 @@ def _chunks(step: Any) -> list[Any]:
 
 def _play(reply: Any) -> Any:
     """Return a reply, or raise it where it is an error."""
-    if isinstance(reply, Status):
-        raise StatusError(reply.status, retry_after=reply.retry_after, code=reply.code)
     if isinstance(reply, BaseException):
-        raise reply
+        raise reply.with_traceback(None)  # it may have been raised before
     kind: Any = reply
     if isinstance(reply, type) and issubclass(kind, BaseException):
         raise kind

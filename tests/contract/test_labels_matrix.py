@@ -31,9 +31,9 @@ import honcho_fallback_pydantic_ai
 from benchmarks.report import table
 from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.providers import without_retries
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from honcho_fallback_litellm import FallbackRoutingStrategy
-from tests.helpers.chat_models import gpt
+from tests.helpers.chat_models import gpt, with_fallbacks
 from tests.helpers.litellm_runs import THEIRS, litellm_left_clean, run_async
 from tests.helpers.provider import Reply
 
@@ -229,7 +229,7 @@ def address(site: Site) -> Any:
 def chain(site: Site, model: Any) -> Any:
     """Put a chain of it behind a labelled one that is down."""
     site.down()
-    return with_fallback_config(
+    return with_fallbacks(
         PROMPT | site.eu() | StrOutputParser(), [PROMPT | model | StrOutputParser()], **EU
     )
 
@@ -312,18 +312,18 @@ CELLS: dict[str, dict[str, list[Callable[[Site], Any]]]] = {
     "LangChain, chains": {
         "next": [lambda site: chain(site, site.us()).invoke(TEXT)],
         "call": [
-            lambda site: with_fallback_config(
+            lambda site: with_fallbacks(
                 PROMPT | site.eu(), [PROMPT | site.us("zdr")], **EU
             ).invoke(TEXT, configurable(fallback_config=ZDR))
         ],
         "model": [lambda site: chain(site, site.eu().bind(model="us")).invoke(TEXT)],
         "address": [
-            lambda site: with_fallback_config(
-                PROMPT | address(site), [PROMPT | site.us()], **EU
-            ).invoke(TEXT, configurable(base=site.away))
+            lambda site: with_fallbacks(PROMPT | address(site), [PROMPT | site.us()], **EU).invoke(
+                TEXT, configurable(base=site.away)
+            )
         ],
         "picked": [
-            lambda site: with_fallback_config(
+            lambda site: with_fallbacks(
                 PROMPT | alternatives(site), [PROMPT | site.us()], **EU
             ).invoke(TEXT, configurable(llm="us"))
         ],

@@ -16,7 +16,8 @@ from langchain_openai import ChatOpenAI
 from pydantic import BaseModel, Field, PrivateAttr
 
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from honcho_fallback_langchain._candidates import chat_model_of
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import BaseMessage
 
-    from honcho_fallback_langchain import FallbackRunnable
     from tests.helpers.provider import Provider, ProviderServer
 
 USAGE = {"input_tokens": 5, "output_tokens": 10, "total_tokens": 15}
@@ -190,6 +190,13 @@ def dead(model: str = "primary", status: int = 503) -> ScriptedChat:
 def alive(model: str = "backup", *words: str) -> ScriptedChat:
     """Make a scripted model that always answers."""
     return chat(model, list(words or ("from ", model)))
+
+
+def with_fallbacks(primary: Any, fallbacks: Sequence[Any], **options: Any) -> Any:
+    """Make a chain of models, or of chains, as ``primary.with_fallbacks(fallbacks)`` does."""
+    are_models = all(chat_model_of(one) is not None for one in (primary, *fallbacks))
+    made: Any = FallbackChatModel if are_models else FallbackRunnable
+    return made(primary, *fallbacks, **options)
 
 
 def failing_over(**options: Any) -> FallbackChatModel:

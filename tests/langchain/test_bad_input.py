@@ -15,10 +15,9 @@ from honcho_fallback_langchain import (
     FallbackChatModel,
     FallbackMiddleware,
     FallbackRunnable,
-    with_fallback_config,
 )
 from tests.helpers.agents import agent
-from tests.helpers.chat_models import Joke, ScriptedChat, alive, dead, failing_over
+from tests.helpers.chat_models import Joke, ScriptedChat, alive, dead, failing_over, with_fallbacks
 from tests.helpers.pairwise import in_turn
 
 # Single calls outside of turns are meant to stand alone here.
@@ -32,7 +31,6 @@ CHAIN: Any = RunnableLambda(str)
 # Untyped, as a user's call may be.
 CHAT: Any = FallbackChatModel
 RUNNABLE: Any = FallbackRunnable
-FACTORY: Any = with_fallback_config
 
 CANDIDATES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "no candidate": (CHAT, (), "candidates: there is none; pass the primary"),
@@ -52,8 +50,8 @@ CANDIDATES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         (UNMADE, MODEL),
         r"candidates\[0\]: .* for each call",
     ),
-    "one beside a chat model": (FACTORY, (MODEL, [UNMADE]), r"candidates\[1\]: .* for each call"),
-    "one beside another": (FACTORY, (UNMADE, [UNMADE]), "pass init_chat_model.name. without"),
+    "one beside a chat model": (CHAT, (MODEL, UNMADE), r"candidates\[1\]: .* for each call"),
+    "one beside another": (CHAT, (UNMADE, UNMADE), "pass init_chat_model.name. without"),
     "one with a default": (CHAT, (DEFAULTED,), "made anew for each call"),
     "one behind an agent's model": (
         FallbackMiddleware,
@@ -68,23 +66,7 @@ CANDIDATES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         (MODEL, MODEL | CHAIN),
         r"candidates\[1\]: got a RunnableSequence, not a chat model; pass chat models only",
     ),
-    "no fallback": (FACTORY, (MODEL, []), "fallbacks: there is none"),
-    "one fallback, not in a list": (
-        FACTORY,
-        (MODEL, MODEL),
-        "fallbacks: got a single ScriptedChat; pass a list",
-    ),
-    "a chain beside a chat model": (
-        FACTORY,
-        (MODEL, [MODEL, CHAIN]),
-        r"fallbacks\[1\]: chat models and chains are mixed",
-    ),
-    "a chat model beside a chain": (
-        FACTORY,
-        (CHAIN, [MODEL]),
-        r"fallbacks\[0\]: chat models and chains are mixed",
-    ),
-    "a fallback that is none": (FACTORY, (MODEL, ["gpt"]), r"candidates\[1\]: no chat model"),
+    "a fallback that is none": (CHAT, (MODEL, "gpt"), r"candidates\[1\]: no chat model"),
 }
 
 
@@ -109,7 +91,7 @@ def test_a_name_stands_for_a_chat_model(monkeypatch: pytest.MonkeyPatch) -> None
     """As for an agent and its middleware, by every way in."""
     monkeypatch.setenv("OPENAI_API_KEY", "k")
     name = "openai:gpt-5.5"
-    for model in (FallbackChatModel(name, MODEL), with_fallback_config(MODEL, [name])):
+    for model in (FallbackChatModel(name, MODEL), with_fallbacks(MODEL, [name])):
         named = [one for one in model.candidates if isinstance(one, ChatOpenAI)]
         assert [one.model_name for one in named] == ["gpt-5.5"]
 
@@ -139,7 +121,7 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
 PLACES: dict[str, Any] = {
     "chat model": lambda options: FallbackChatModel(dead(), alive(), **options),
     "runnable": lambda options: FallbackRunnable(dead(), alive(), **options),
-    "factory": lambda options: with_fallback_config(dead(), [alive()], **options),
+    "factory": lambda options: with_fallbacks(dead(), [alive()], **options),
     "copy of a chat model": lambda options: failing_over().with_fallback_config(**options),
     "copy of a runnable": lambda options: FallbackRunnable(CHAIN).with_fallback_config(**options),
 }

@@ -10,7 +10,6 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.runnables import (
     ConfigurableField,
-    Runnable,
     RunnableBinding,
     RunnableLambda,
 )
@@ -18,7 +17,7 @@ from langchain_openai import ChatOpenAI
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from tests.helpers.chat_models import (
     NOWHERE,
     Joke,
@@ -241,13 +240,3 @@ async def test_a_whole_message_in_a_stream_is_marked() -> None:
     (answer,) = [one async for one in model.astream("hi")]
     assert not isinstance(answer, AIMessageChunk)
     assert answer.response_metadata["fallback"]["is_fallback"] is True
-
-
-def test_the_factory_keeps_a_chat_model_a_chat_model() -> None:
-    """Bound ones as well; whole chains become a runnable."""
-    assert isinstance(with_fallback_config(dead(), [alive()]), FallbackChatModel)
-    assert isinstance(with_fallback_config(dead().bind(a=1), [alive()]), FallbackChatModel)
-    chain: Runnable[Any, Any] = alive() | RunnableLambda(str)
-    made = with_fallback_config(chain, (one for one in [chain]), agent="x")
-    assert isinstance(made, FallbackRunnable)
-    assert made.policy.agent == "x"

@@ -13,9 +13,9 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 
 from honcho_fallback import CredentialError, FallbackConfigError
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers.agents import agent, last, run
-from tests.helpers.chat_models import Joke, alive, keys, look_up, model_at, serve
+from tests.helpers.chat_models import Joke, alive, keys, look_up, model_at, serve, with_fallbacks
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS
 from tests.helpers.observers import Listener
 from tests.helpers.pairwise import in_pairs, in_turn
@@ -170,7 +170,7 @@ async def test_a_key_reaches_the_model_wherever_it_is(
         model = model.with_fallback_config(agent="a").bind_tools([look_up])
     else:
         prompt = ChatPromptTemplate.from_template("{word}")
-        model = with_fallback_config(
+        model = with_fallbacks(
             prompt | model_at(up), [RunnableLambda(str)], credentials=[credential]
         )
         given = {"word": "hi"}

@@ -13,8 +13,8 @@ from honcho_fallback import (
     StreamInterrupted,
 )
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel, with_fallback_config
-from tests.helpers.chat_models import alive, chat, dead, gpt, keys, model_at, serve
+from honcho_fallback_langchain import FallbackChatModel
+from tests.helpers.chat_models import alive, chat, dead, gpt, keys, model_at, serve, with_fallbacks
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS
 from tests.helpers.observers import Listener
 
@@ -97,7 +97,7 @@ def test_one_call_requires_by_its_config() -> None:
     """LangChain's config of the call; where nobody is left nobody is asked."""
     primary = alive("primary")
     near = alive("near").model_copy(update={"tags": ["eu"]})
-    chain = with_fallback_config(primary, [near])
+    chain = with_fallbacks(primary, [near])
 
     def within(label: str) -> Any:
         return {"configurable": {"fallback_config": FallbackConfig(require={label})}}

@@ -14,8 +14,8 @@ from langchain_core.runnables import RunnableLambda
 
 from honcho_fallback import CallContent, CallRecord, CallStart, FallbackObserver, Switch
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
-from tests.helpers.chat_models import USAGE, ScriptedChat
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from tests.helpers.chat_models import USAGE, ScriptedChat, with_fallbacks
 from tests.helpers.chat_runs import Runs, ainvoke, astream, invoke, stream
 from tests.helpers.observers import Listener
 from tests.helpers.pairwise import in_pairs
@@ -143,7 +143,7 @@ def test_the_stand_in_learns_whose_run_the_call_belongs_to() -> None:
 
 WITH_A_CACHE: dict[str, Any] = {
     "a model": lambda models, observer: FallbackChatModel(*models, observers=[observer]),
-    "chains": lambda models, observer: with_fallback_config(
+    "chains": lambda models, observer: with_fallbacks(
         models[0] | StrOutputParser(), [models[1] | StrOutputParser()], observers=[observer]
     ),
     "an agent": lambda models, observer: create_agent(

@@ -19,7 +19,7 @@ from honcho_fallback import (
     TransportRecovery,
 )
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from tests.helpers.chat_models import (
     Joke,
     alive,
@@ -33,6 +33,7 @@ from tests.helpers.chat_models import (
     read_timeouts,
     serve,
     silent,
+    with_fallbacks,
 )
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS
 from tests.helpers.observers import Listener
@@ -185,7 +186,7 @@ async def test_chains_built_apart_share_what_they_learn(providers: ProviderServe
     shared = Cooldown(after=1, base=60)
     prompt = ChatPromptTemplate.from_template("{word}")
     model = FallbackChatModel(model_at(down), model_at(up), cooldown=shared)
-    chain = with_fallback_config(prompt | model_at(down), [prompt | model_at(up)], cooldown=shared)
+    chain = with_fallbacks(prompt | model_at(down), [prompt | model_at(up)], cooldown=shared)
     assert model.invoke("hi").text == "hello"
     assert (await chain.ainvoke({"word": "hi"})).text == "hello"
     assert (len(down.requests), len(up.requests)) == (1, 2)
@@ -215,7 +216,7 @@ def chain_over(one: Any) -> Any:
 
 TIMED: dict[str, Any] = {
     "chat model": lambda models, **options: FallbackChatModel(*models, **options),
-    "chains": lambda models, **options: with_fallback_config(
+    "chains": lambda models, **options: with_fallbacks(
         chain_over(models[0]), [chain_over(models[1])], **options
     ),
     "structured": lambda models, **options: FallbackChatModel(
@@ -461,7 +462,7 @@ def test_a_whole_config_comes_first_and_options_go_on_top() -> None:
     given: list[Any] = [
         FallbackChatModel(dead(), alive(), fallback_config=config, deadline=9),
         FallbackRunnable(dead(), alive()).with_fallback_config(fallback_config=config, deadline=9),
-        with_fallback_config(dead(), [alive()], fallback_config=config, deadline=9),
+        with_fallbacks(dead(), [alive()], fallback_config=config, deadline=9),
         FallbackChatModel(dead(), alive())
         .bind(stop=["x"])
         .with_fallback_config(fallback_config=config, deadline=9)

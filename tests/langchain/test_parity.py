@@ -22,10 +22,9 @@ from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import (
     FallbackMiddleware,
     FallbackRunnable,
-    with_fallback_config,
 )
 from tests.helpers.agents import ROUNDS, agent, last, run
-from tests.helpers.chat_models import alive, chat
+from tests.helpers.chat_models import alive, chat, with_fallbacks
 from tests.helpers.chat_runs import VERBS, Runs
 from tests.helpers.pairwise import in_pairs
 
@@ -43,7 +42,7 @@ def theirs(primary: Any, fallbacks: list[Any], **options: Any) -> Any:
 
 def ours(primary: Any, fallbacks: list[Any], **options: Any) -> Any:
     options = {"exceptions_to_handle": ANY, "on_exhausted": "last", **options}
-    return with_fallback_config(primary, fallbacks, **options)
+    return with_fallbacks(primary, fallbacks, **options)
 
 
 BOTH = pytest.mark.parametrize("make", [theirs, ours])
@@ -236,7 +235,7 @@ def test_a_candidates_own_batch_is_asked_as_one_call() -> None:
             batches.append(inputs)
             return super().batch(inputs, *args, **kwargs)
 
-    whole: Any = with_fallback_config(
+    whole: Any = with_fallbacks(
         raises(StatusError(503)), [RunnableLambda(Counting(responses=["yes"]).batch)]
     )
     assert whole.invoke(["x", "y"]) == ["yes", "yes"]

@@ -17,8 +17,8 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableBinding, RunnableLambda, RunnableSequence
 from langchain_openai import ChatOpenAI
 
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
-from tests.helpers.chat_models import alive, candidate, dead, failing_over
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from tests.helpers.chat_models import alive, candidate, dead, failing_over, with_fallbacks
 
 # load() is in beta.
 pytestmark = [
@@ -68,7 +68,7 @@ def chat_model() -> FallbackChatModel:
 
 def chain() -> FallbackRunnable[Any, Any]:
     first, second = (model | StrOutputParser() for model in models())
-    made = with_fallback_config(first, [second], **options())
+    made = with_fallbacks(first, [second], **options())
     assert isinstance(made, FallbackRunnable)
     return made
 

@@ -15,8 +15,8 @@ from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel, ValidationError
 
 from honcho_fallback import Cooldown, FallbackExhausted
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
-from tests.helpers.chat_models import alive, chat, claude, look_up, model_at
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from tests.helpers.chat_models import alive, chat, claude, look_up, model_at, with_fallbacks
 from tests.helpers.observers import Listener
 from tests.helpers.own_rules import of_program
 from tests.helpers.pairwise import in_pairs
@@ -51,7 +51,7 @@ MISFITS: dict[str, str | None] = {
 METHODS = ["json_schema", "function_calling", "json_mode"]
 SHAPES: dict[str, Callable[..., Runnable[Any, Any]]] = {
     "model": lambda a, b, **how: FallbackChatModel(a, b).with_structured_output(City, **how),
-    "chains": lambda a, b, **how: with_fallback_config(
+    "chains": lambda a, b, **how: with_fallbacks(
         a.with_structured_output(City, **how), [b.with_structured_output(City, **how)]
     ),
 }
@@ -197,7 +197,7 @@ PARSERS: dict[str, Any] = {
 async def test_a_chains_own_parser_counts(parser: str, verb: str) -> None:
     """A chain that a user wrote is as good as one of with_structured_output's."""
     chains = [chat(name, text) | PARSERS[parser] for name, text in (("a", "prose"), ("b", GOOD))]
-    answer = await ask(with_fallback_config(chains[0], [chains[1]]), verb)
+    answer = await ask(with_fallbacks(chains[0], [chains[1]]), verb)
     assert City.model_validate(answer) == PARIS
 
 
@@ -223,7 +223,7 @@ async def test_a_step_of_the_programs_own_stays_its_own(step: Any, where: str, v
         "after the parser": first | parser | own,
     }
     backup = alive()
-    chain = with_fallback_config(chains[where], [backup | StrOutputParser()])
+    chain = with_fallbacks(chains[where], [backup | StrOutputParser()])
     with pytest.raises(ValueError) as raised:  # each step raises another
         await ask(chain, verb)
     assert type(raised.value) in {ValueError, ValidationError}
@@ -233,7 +233,7 @@ async def test_a_step_of_the_programs_own_stays_its_own(step: Any, where: str, v
 def test_a_rule_names_what_shall_not_switch() -> None:
     """Who wants the parser's error at once says so."""
     chains = [chat(name, "prose") | PARSERS["pydantic"] for name in "ab"]
-    strict = with_fallback_config(chains[0], [chains[1]], rules=of_program(OutputParserException))
+    strict = with_fallbacks(chains[0], [chains[1]], rules=of_program(OutputParserException))
     with pytest.raises(OutputParserException):
         strict.invoke("Paris?")
 

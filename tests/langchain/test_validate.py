@@ -9,9 +9,9 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
 from honcho_fallback import FallbackConfig, StreamInterrupted
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, with_fallback_config
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers.agents import agent, calls, run
-from tests.helpers.chat_models import Joke, alive, chat
+from tests.helpers.chat_models import Joke, alive, chat, with_fallbacks
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -97,7 +97,7 @@ def test_two_chains_are_looked_at_as_they_answer() -> None:
     """What is no message stays what it is."""
     looked_at: list[Any] = []
     as_dict: Any = RunnableLambda(lambda message: {"raw": message.content})
-    chain = with_fallback_config(
+    chain = with_fallbacks(
         alive("one") | as_dict,
         [alive("two") | as_dict],
         validate=looked_at.append,

@@ -18,7 +18,7 @@ from langgraph.errors import GraphInterrupt
 
 from honcho_fallback import FailureKind, FallbackExhausted
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable, with_fallback_config
+from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from tests.helpers.chat_models import (
     Joke,
     ScriptedChat,
@@ -30,6 +30,7 @@ from tests.helpers.chat_models import (
     failing_over,
     model_at,
     serve,
+    with_fallbacks,
 )
 from tests.helpers.chat_runs import Runs
 
@@ -316,9 +317,9 @@ def test_what_was_lost_is_told() -> None:
     assert told["attempts"][0]["status"] == 503
 
 
-def test_the_factory_takes_the_same_arguments() -> None:
-    """`a.with_fallbacks([b], ...)` becomes `with_fallback_config(a, [b], ...)`."""
-    handled = with_fallback_config(
+def test_exceptions_to_handle_means_the_same() -> None:
+    """`a.with_fallbacks([b], ...)` becomes `FallbackChatModel(a, b, ...)`."""
+    handled = with_fallbacks(
         chat("primary", ValueError("no such city")), [alive()], exceptions_to_handle=(ValueError,)
     )
     assert handled.invoke("hi").text == "from backup"

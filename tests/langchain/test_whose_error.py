@@ -10,8 +10,7 @@ from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 
 from honcho_fallback import FallbackConfig
-from honcho_fallback_langchain import with_fallback_config
-from tests.helpers.chat_models import alive, chat
+from tests.helpers.chat_models import alive, chat, with_fallbacks
 
 PAGE = httpx.Request("GET", "https://gateway.example/run")
 
@@ -25,7 +24,7 @@ def down() -> httpx.ConnectError:
 def test_a_chat_models_own_client_is_the_models(bound: bool, own: Any) -> None:
     """In-house chat models talk to gateways of any address; a config for the call leaves it so."""
     primary: Any = chat("primary", down())
-    model = with_fallback_config(primary.bind(stop=["."]) if bound else primary, [alive()])
+    model = with_fallbacks(primary.bind(stop=["."]) if bound else primary, [alive()])
     config: Any = {"configurable": {"fallback_config": own}} if own else {}
     assert isinstance(model.invoke("hi", config), AIMessage)
 
@@ -38,10 +37,10 @@ def test_a_chain_may_ask_another_service() -> None:
 
     asked: list[str] = []
     backup = RunnableLambda(asked.append)
-    chain = with_fallback_config(RunnableLambda(look_up) | chat("primary", "hi"), [backup])
+    chain = with_fallbacks(RunnableLambda(look_up) | chat("primary", "hi"), [backup])
     with pytest.raises(httpx.ConnectError):
         chain.invoke("hi")
     assert asked == []
-    assert with_fallback_config(
-        RunnableLambda(look_up), [RunnableLambda(len)], only_models=True
-    ).invoke("hi") == len("hi")
+    assert with_fallbacks(RunnableLambda(look_up), [RunnableLambda(len)], only_models=True).invoke(
+        "hi"
+    ) == len("hi")

@@ -31,16 +31,17 @@ def statuses(transport: FaultTransport, number: int) -> list[int]:
 
 
 def test_the_first_rule_that_applies_counts() -> None:
-    """Rules stand in an order, and every third is the third, the sixth and so on."""
-    transport = schedule().on(3, 4, status=401).every(3, status=503)
+    """Rules stand in an order, and one without numbers is for all."""
+    transport = schedule().on(3, 4, status=401).on(*range(3, 8, 3), status=503)
     assert statuses(transport, 7) == [200, 200, 401, 401, 200, 503, 200]
     assert (transport.requests, transport.failed) == (7, 3)
     assert repr(transport) == "<FaultTransport: 3 of 7 requests failed>"
+    assert statuses(transport.on(status=529), 2) == [529, 529]
 
 
 def test_an_outage_lasts_as_long_as_the_clock_says(fallback_clock: Clock) -> None:
     """It ends when the clock has moved on by its seconds, and not before."""
-    transport = schedule().for_seconds(60, status=503)
+    transport = schedule().on(status=503, seconds=60)
     assert statuses(transport, 1) == [503]
     fallback_clock.advance(59.5)
     assert statuses(transport, 1) == [503]
@@ -50,11 +51,12 @@ def test_an_outage_lasts_as_long_as_the_clock_says(fallback_clock: Clock) -> Non
 
 def test_threads_share_the_numbers() -> None:
     """Requests of threads have numbers of their own: as many fail as one after the other."""
-    transport = schedule().every(3, status=503).every(2, status=429)
+    thirds, seconds = range(3, 1001, 3), range(2, 1001, 2)
+    transport = schedule().on(*thirds, status=503).on(*seconds, status=429)
     with ThreadPoolExecutor(16) as pool:
         together = [*pool.map(lambda _: statuses(transport, 100), range(10))]
     counts = [sum(one.count(status) for one in together) for status in (503, 429)]
-    alone = statuses(schedule().every(3, status=503).every(2, status=429), 1000)
+    alone = statuses(schedule().on(*thirds, status=503).on(*seconds, status=429), 1000)
     assert counts == [alone.count(503), alone.count(429)]
     assert (transport.requests, transport.failed) == (1000, sum(counts))
 
@@ -62,9 +64,7 @@ def test_threads_share_the_numbers() -> None:
 @pytest.mark.parametrize(
     ("write", "message"),
     [
-        (lambda schedule: schedule.on(status=500), "count requests from 1"),
         (lambda schedule: schedule.on(0, status=500), "count requests from 1"),
-        (lambda schedule: schedule.every(0, status=500), "nth: got 0"),
         (lambda schedule: schedule.on(1), "not one of status and error"),
         (lambda schedule: schedule.on(1, status=500, error="timeout"), "not one of status and"),
         (lambda schedule: schedule.on(1, status=200), "status: got 200"),

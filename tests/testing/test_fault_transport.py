@@ -336,7 +336,7 @@ def test_the_sdks_own_retries_are_requests(providers: ProviderServer) -> None:
 @either
 def test_a_hundred_calls_at_once(providers: ProviderServer, asynchronous: bool) -> None:
     """Each request has a number of its own: exactly every fifth fails."""
-    transport = FaultTransport().every(5, status=503)
+    transport = FaultTransport().on(*range(5, 101, 5), status=503)
     url = f"{providers['openai'].url}/models"
     if asynchronous:
 
@@ -360,7 +360,7 @@ def test_a_raw_loop_goes_on_when_the_outage_ends(
 ) -> None:
     """The README's example: the primary is down for a minute of the test's clock."""
     url = providers["openai"].url
-    outage = FaultTransport().for_seconds(60, status=503)
+    outage = FaultTransport().on(status=503, seconds=60)
     primary = openai.OpenAI(
         base_url=url,
         api_key="none",

@@ -176,11 +176,13 @@ def errors() -> None:
 
 
 # A transport fits the clients of both lineages of httpx, sync and async.
-faults = assert_type(FaultTransport().on(1, status=503).every(2, error="timeout"), FaultTransport)
+faults = assert_type(
+    FaultTransport().on(1, status=503).on(error="timeout", seconds=60), FaultTransport
+)
 clients = (
     httpx.Client(transport=faults),
     httpx.AsyncClient(transport=faults),
     httpx2.Client(transport=faults),
     httpx2.AsyncClient(transport=faults),
 )
-faults.every(2, error="slow")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such fault
+faults.on(2, error="slow")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such fault

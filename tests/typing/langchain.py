@@ -18,7 +18,6 @@ from honcho_fallback_langchain import (
     FallbackChatModel,
     FallbackMiddleware,
     FallbackRunnable,
-    with_fallback_config,
 )
 
 if TYPE_CHECKING:
@@ -132,14 +131,9 @@ async def any_runnable() -> None:
         assert_type(chunk, int)
 
 
-def one_function_for_all() -> None:
-    assert_type(with_fallback_config(primary, [fallback], timeout=3), FallbackChatModel)
-    bound = with_fallback_config(primary.bind(stop=["."]), [fallback])
-    assert_type(bound.invoke("hi"), AIMessage)
+def whole_chains() -> None:
     texts = prompt | model | StrOutputParser()
-    assert_type(with_fallback_config(texts, [texts]).invoke({"question": "hi"}), str)
-    named = with_fallback_config(texts, [texts], name="texts")
-    assert_type(named.invoke({"question": "hi"}), str)
+    assert_type(FallbackRunnable(texts, texts, name="texts").invoke({"question": "hi"}), str)
 
 
 def agents() -> None:

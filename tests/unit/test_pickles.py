@@ -14,7 +14,6 @@ import pytest
 from honcho_fallback import (
     Cooldown,
     FallbackConfig,
-    FallbackConfigError,
     FallbackError,
     FallbackExhausted,
     FallbackObserver,
@@ -207,24 +206,3 @@ def test_a_policy_within_a_process_is_shared(again: Any) -> None:
     policy = FallbackPolicy([Target("a", client=threading.Lock())])
     assert again(policy) is policy
     assert again({"policy": policy})["policy"] is policy
-
-
-@pytest.mark.parametrize(
-    ("build", "field"),
-    [
-        (lambda: FallbackPolicy([Target("a"), Target("b", client=Response())]), "targets[1]"),
-        (lambda: FallbackPolicy([Target("a", params={"r": Response()})]), "targets[0]"),
-        (lambda: FallbackPolicy([Target("a")], validate=lambda _: True), "config.validate"),
-        (lambda: FallbackPolicy([Target("a")], observers=[Holds()]), "observers[0]"),
-    ],
-)
-def test_what_cannot_go_is_named(build: Any, field: str) -> None:
-    """Pickle's own words name a lock somewhere; a user needs the field and what to do."""
-    with pytest.raises(FallbackConfigError) as refused:
-        pickle.dumps(build())
-    assert str(refused.value).startswith(f"{field}: it cannot be pickled; make the policy in each")
-
-
-class Holds(FallbackObserver):
-    def __init__(self) -> None:
-        self.response = Response()

@@ -390,7 +390,7 @@ def test_a_cancellation_replaces_nothing() -> None:
 @pytest.mark.parametrize("partial", ["append", None, True])
 def test_an_unknown_way_with_broken_streams_is_refused(verb: str, partial: Any) -> None:
     """Bad input is refused when the stream is made, with what may be passed."""
-    with pytest.raises(FallbackConfigError, match=r"partial: got .*; pass 'final' or 'replace'"):
+    with pytest.raises(FallbackConfigError, match=r"partial: got .*; pass one of 'final'"):
         getattr(pair(), verb)(list, partial=partial)
 
 

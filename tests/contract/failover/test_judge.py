@@ -80,9 +80,8 @@ def test_the_judge(scenario: str, observation: Observation, verdict: Verdict) ->
 
 def test_a_refused_beginning_must_not_hide_the_cut() -> None:
     """The fallback's 400 for a prefill is not what a caller may hear."""
-    refused = [Request(1.0, answered=False, refused_prefill=True)]
-    observation = replace(seen(ERROR), fallback=refused)
-    assert judge(SCENARIO["S14"], observation)[0] is Verdict.FAIL
+    refusal = ValueError("Error code: 400 - invalid_prefill")
+    assert judge(SCENARIO["S14"], seen(refusal))[0] is Verdict.FAIL
     assert judge(SCENARIO["S14"], seen(ERROR))[0] is Verdict.SAFE
 
 

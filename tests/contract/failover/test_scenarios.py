@@ -44,25 +44,26 @@ PACKAGES = [
     "pydantic-ai-slim",
 ]
 
-# The worst that is allowed, by scenario: with nothing declared, with resilient(), and the same two
-# where a broken answer may be taken back. Whoever switches at once has no pass in S01 and S03.
+# The worst that is allowed, by scenario: with nothing declared, with resilient(), the same two
+# where a broken answer may be taken back, and where another model goes on with it. Whoever
+# switches at once has no pass in S01 and S03.
 WORST = {
-    "S01": (PARTIAL, PARTIAL, PARTIAL, PARTIAL),
-    "S02": (PASS, PASS, PASS, PASS),
-    "S03": (PARTIAL, PARTIAL, PARTIAL, PARTIAL),
-    "S04": (PASS, PASS, PASS, PASS),
-    "S05": (PASS, PASS, PASS, PASS),
-    "S06": (PASS, PASS, PASS, PASS),
-    "S07": (PARTIAL, PASS, PARTIAL, PASS),  # the defaults wait for a first word
-    "S08": (SAFE, SAFE, PASS, PASS),
-    "S09": (SAFE, SAFE, PASS, PASS),
-    "S10": (SAFE, SAFE, PASS, PASS),
-    "S11": (PASS, PASS, PASS, PASS),
-    "S12": (PASS, PASS, PASS, PASS),
-    "S13": (PASS, PASS, PASS, PASS),
-    "S14": (SAFE, SAFE, PASS, PASS),
-    "S15": (PASS, PASS, PASS, PASS),
-    "S16": (PASS, PASS, PASS, PASS),
+    "S01": (PARTIAL, PARTIAL, PARTIAL, PARTIAL, PARTIAL),
+    "S02": (PASS, PASS, PASS, PASS, PASS),
+    "S03": (PARTIAL, PARTIAL, PARTIAL, PARTIAL, PARTIAL),
+    "S04": (PASS, PASS, PASS, PASS, PASS),
+    "S05": (PASS, PASS, PASS, PASS, PASS),
+    "S06": (PASS, PASS, PASS, PASS, PASS),
+    "S07": (PARTIAL, PASS, PARTIAL, PASS, PASS),  # the defaults wait for a first word
+    "S08": (SAFE, SAFE, PASS, PASS, PASS),
+    "S09": (SAFE, SAFE, PASS, PASS, PASS),
+    "S10": (SAFE, SAFE, PASS, PASS, PASS),
+    "S11": (PASS, PASS, PASS, PASS, PASS),
+    "S12": (PASS, PASS, PASS, PASS, PASS),
+    "S13": (PASS, PASS, PASS, PASS, PASS),
+    "S14": (SAFE, SAFE, PASS, PASS, SAFE),
+    "S15": (PASS, PASS, PASS, PASS, PASS),
+    "S16": (PASS, PASS, PASS, PASS, PASS),
 }
 CUT = frozenset({"S08", "S09", "S10", "S14"})
 AGENTS = ("LangChain agent, `FallbackMiddleware`", "LangChain agent, `FallbackChatModel`")
@@ -79,8 +80,9 @@ each_column = pytest.mark.parametrize(
 def test_what_the_table_promises() -> None:
     """Who tunes nothing passes nine or ten and loses cut streams alone; who takes back, none."""
     columns = [*zip(*WORST.values(), strict=True)]
-    assert [column.count(PASS) for column in columns] == [9, 10, 13, 14]
-    assert {name for name, (*_, last) in WORST.items() if last is SAFE} == set()
+    assert [column.count(PASS) for column in columns] == [9, 10, 13, 14, 13]
+    assert {name for name, worst in WORST.items() if worst[3] is SAFE} == set()
+    assert {name for name, worst in WORST.items() if worst[4] is SAFE} == {"S14"}
     for at in (0, 1):
         assert {name for name, worst in WORST.items() if worst[at] is SAFE} == CUT
 

@@ -58,26 +58,29 @@ class Profile:
     Args:
         name: For the table.
         config: Makes the options, each time with a memory of their own.
-        replaces: Whether what was shown of a broken answer may be taken back.
+        partial: What becomes of what was shown of a broken answer.
     """
 
     name: str
     config: Callable[[], FallbackConfig]
-    replaces: bool = False
+    partial: Any = "final"
 
     @property
-    def partial(self) -> Any:
-        """Return it as an option."""
-        return "replace" if self.replaces else "final"
+    def replaces(self) -> bool:
+        """Tell whether it may be taken back."""
+        return bool(self.partial == "replace")
 
 
-PROFILES = tuple(
-    Profile(name, make, replaces)
-    for replaces, suffix in ((False, ""), (True, ', partial="replace"'))
-    for name, make in (
-        (f"nothing declared{suffix}", FallbackConfig),
-        (f"resilient(){suffix}", FallbackConfig.resilient),
-    )
+PROFILES = (
+    *(
+        Profile(name, make, partial)
+        for partial, suffix in (("final", ""), ("replace", ', partial="replace"'))
+        for name, make in (
+            (f"nothing declared{suffix}", FallbackConfig),
+            (f"resilient(){suffix}", FallbackConfig.resilient),
+        )
+    ),
+    Profile('resilient(), partial="continue"', FallbackConfig.resilient, "continue"),
 )
 
 
@@ -89,18 +92,18 @@ class Way:
         name: For the table.
         build: Makes the function that asks, of the addresses of both and a profile.
         own: The framework's own means, by the name of the control; empty without any.
-        can_replace: Whether it takes ``partial="replace"``.
+        takes: What ``partial`` may be there.
     """
 
     name: str
     build: Build
     own: str = ""
-    can_replace: bool = False
+    takes: tuple[str, ...] = ("final",)
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
         """Return those that it has."""
-        return tuple(one for one in PROFILES if self.can_replace or not one.replaces)
+        return tuple(one for one in PROFILES if one.partial in self.takes)
 
 
 @dataclass(slots=True)
@@ -126,13 +129,13 @@ class Page:
 # The providers' SDK, behind the core.
 
 
-def _show_chunk(page: Page, chunk: Any) -> None:
+def _show_chunk(page: Page, chunk: Any, *, by_id: bool = True) -> None:
     """Read a chunk of OpenAI's or LiteLLM's; the chunks of one answer share an id."""
     page.model = chunk.model or page.model
     page.has_usage = page.has_usage or bool(getattr(chunk, "usage", None))
     for choice in chunk.choices:
         if choice.delta.content:
-            page.show(choice.delta.content, of=chunk.id)
+            page.show(choice.delta.content, of=chunk.id if by_id else None)
 
 
 def _timeout(attempt: Attempt) -> float:
@@ -143,8 +146,17 @@ def _timeout(attempt: Attempt) -> float:
 def _targets(make: Callable[[str], Any], primary: str, fallback: str) -> list[Target]:
     return [
         Target(PRIMARY_MODEL, provider="openai", client=make(primary)),
-        Target(FALLBACK_MODEL, provider="openai", client=make(fallback)),
+        Target(FALLBACK_MODEL, provider="openai", client=make(fallback), prefill=True),
     ]
+
+
+def _request(attempt: Attempt) -> dict[str, Any]:
+    """Return what an attempt asks: with the beginning of the answer, where there is one."""
+    request = {**STREAMED, "model": attempt.target.model, "timeout": _timeout(attempt)}
+    if attempt.partial:
+        begun = {"role": "assistant", "content": attempt.partial}
+        request["messages"] = [*MESSAGES, begun]
+    return request
 
 
 def core_async(primary: str, fallback: str, profile: Profile) -> Ask:
@@ -157,12 +169,12 @@ def core_async(primary: str, fallback: str, profile: Profile) -> Ask:
 
     def ask(attempt: Attempt) -> Any:
         chat = attempt.target.client.chat.completions
-        return chat.create(model=attempt.target.model, timeout=_timeout(attempt), **STREAMED)
+        return chat.create(**_request(attempt))
 
     async def read() -> Answer:
         page = Page()
         async for chunk in policy.astream(ask, partial=profile.partial):
-            _show_chunk(page, chunk)
+            _show_chunk(page, chunk, by_id=profile.replaces)
         return page.answer()
 
     return read
@@ -181,12 +193,12 @@ def core_sync(primary: str, fallback: str, profile: Profile) -> Ask:
 
     def ask(attempt: Attempt) -> Any:
         chat = attempt.target.client.chat.completions
-        return chat.create(model=attempt.target.model, timeout=_timeout(attempt), **STREAMED)
+        return chat.create(**_request(attempt))
 
     def read() -> Answer:
         page = Page()
         for chunk in policy.stream(ask, partial=profile.partial):
-            _show_chunk(page, chunk)
+            _show_chunk(page, chunk, by_id=profile.replaces)
         return page.answer()
 
     return lambda: asyncio.to_thread(read)
@@ -451,31 +463,31 @@ PRINTED = "LangChain agent, `ModelFallbackMiddleware`, tokens printed as they co
 WAYS = {
     way.name: way
     for way in (
-        Way("openai SDK, `policy.astream`", core_async, can_replace=True),
-        Way("openai SDK, `policy.stream`", core_sync, can_replace=True),
+        Way("openai SDK, `policy.astream`", core_async, takes=("final", "replace", "continue")),
+        Way("openai SDK, `policy.stream`", core_sync, takes=("final", "replace", "continue")),
         Way(
             "LangChain, `FallbackChatModel`",
             chat_model,
             "LangChain, `with_fallbacks`",
-            can_replace=True,
+            takes=("final", "replace"),
         ),
         Way(
             "LangChain, `FallbackChatModel` before a parser",
             chain,
             "LangChain, `with_fallbacks` before a parser",
-            can_replace=True,
+            takes=("final", "replace"),
         ),
         Way(
             "LangChain agent, `FallbackMiddleware`",
             agent,
             "LangChain agent, `ModelFallbackMiddleware`",
-            can_replace=True,
+            takes=("final", "replace"),
         ),
         Way(
             "LangChain agent, `FallbackChatModel`",
             agent_on_model,
             "LangChain agent, `ModelFallbackMiddleware`",
-            can_replace=True,
+            takes=("final", "replace"),
         ),
         Way("LiteLLM, `FallbackRoutingStrategy`", router, "LiteLLM Router, `fallbacks`"),
         Way("Agents SDK, `FallbackModel`", agents_sdk, ALONE),

@@ -1,0 +1,327 @@
+"""`partial="continue"`: a plain text that breaks off goes on at another model, ungarbled."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from honcho_fallback import (
+    FallbackConfig,
+    FallbackPolicy,
+    StreamInterrupted,
+    Target,
+    read_answer,
+)
+from honcho_fallback._classify._answers import plain_text
+from honcho_fallback._classify._content import without_start
+from honcho_fallback._core.seam import repeated
+from honcho_fallback.testing import StatusError
+from tests.unit.test_check_responses import part
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Sequence
+
+    from honcho_fallback import Attempt
+
+CUT = ConnectionResetError(104, "reset")
+TEXT = "The harbor was quiet. Two boats came in before noon, and the gulls went with them."
+CHAIN = [Target("primary"), Target("deaf"), Target("able", prefill=True)]
+
+
+class Models:
+    """Play models whose streams bring texts, break, and go on.
+
+    Args:
+        scripts: By model, what each request brings: chunks, and at the end perhaps an error; or a
+            function of the beginning that it is sent.
+    """
+
+    def __init__(self, **scripts: Any) -> None:
+        self.scripts = {name: [*script] for name, script in scripts.items()}
+        self.asked: list[tuple[str, str]] = []
+
+    def stream(self, attempt: Attempt) -> Iterator[Any]:
+        """Bring what the script says."""
+        self.asked.append((attempt.target.model, attempt.partial))
+        entry = self.scripts[attempt.target.model].pop(0)
+        for one in entry(attempt.partial) if callable(entry) else entry:
+            if isinstance(one, BaseException):
+                raise one
+            yield one
+
+    async def astream(self, attempt: Attempt) -> Any:
+        """Do so in a task."""
+        for one in self.stream(attempt):
+            yield one
+
+
+def said(text: str, *, size: int = 7, end: bool = True) -> list[Any]:
+    """Make the chunks of a stream that says a text."""
+    pieces = [text[at : at + size] for at in range(0, len(text), size)]
+    chunks = [part(role="assistant"), *(part(content=piece) for piece in pieces)]
+    return [*chunks, part("stop")] if end else chunks
+
+
+def goes_on(partial: str) -> list[Any]:
+    """Be a model that writes what follows."""
+    return said(TEXT.removeprefix(partial), size=5)
+
+
+def broken(count: int, error: BaseException = CUT) -> list[Any]:
+    """Make a stream that breaks after so many characters."""
+    return [*said(TEXT[:count], end=False), error]
+
+
+def policy_of(*targets: Target, **options: Any) -> FallbackPolicy:
+    return FallbackPolicy(targets or CHAIN, FallbackConfig(wait=0, max_attempts=4, **options))
+
+
+def read(policy: FallbackPolicy, models: Models, driver: str = "stream", **options: Any) -> str:
+    """Read a stream as its reader does."""
+    return "".join(text_of(one) for one in chunks_of(policy, models, driver, **options))
+
+
+def chunks_of(policy: FallbackPolicy, models: Models, driver: str, **options: Any) -> list[Any]:
+    options = {"partial": "continue", **options}
+    if driver == "stream":
+        return [*policy.stream(models.stream, **options)]
+
+    async def collect() -> list[Any]:
+        return [one async for one in policy.astream(models.astream, **options)]
+
+    return asyncio.run(collect())
+
+
+def text_of(chunk: Any) -> str:
+    return chunk if isinstance(chunk, str) else chunk["choices"][0]["delta"].get("content", "")
+
+
+DRIVERS = pytest.mark.parametrize("driver", ["stream", "astream"])
+
+
+@DRIVERS
+@pytest.mark.parametrize("count", [1, 4, 21, 22, 40, len(TEXT) - 1])
+def test_a_text_that_breaks_off_goes_on(driver: str, count: int) -> None:
+    """The reader has one text; who takes no beginning is not asked; the record has the seam."""
+    policy, models = policy_of(), Models(primary=[broken(count)], able=[goes_on])
+    run = policy.start()
+    assert read(policy, models, driver, run=run) == TEXT
+    assert models.asked == [("primary", ""), ("able", TEXT[:count].rstrip())]
+    record = run.record
+    assert (record.outcome, record.answered_by, record.is_fallback) == ("success", "able", True)
+    assert record.attempts[0].received == count
+    assert record.attempts[1].note == f"it went on after {count} characters"
+    assert record.time_to_first_token is not None
+
+
+def one_more_time(length: int) -> Callable[[str], list[Any]]:
+    """Be a model that says the last characters of its beginning once more."""
+    return lambda partial: said(partial[-length:] + TEXT[len(partial) :], size=6)
+
+
+@DRIVERS
+@pytest.mark.parametrize(
+    "answer",
+    [one_more_time(20), one_more_time(33), lambda _: said(TEXT), lambda _: said(TEXT, size=500)],
+    ids=["20 characters", "33 characters", "from the beginning", "at once"],
+)
+def test_what_comes_twice_is_dropped(driver: str, answer: Any) -> None:
+    """The last words, or all of them; in one chunk or in many."""
+    models = Models(primary=[broken(40)], able=[answer])
+    assert read(policy_of(), models, driver) == TEXT
+
+
+@DRIVERS
+def test_white_space_at_the_seam_comes_once(driver: str) -> None:
+    """A provider may refuse a beginning that ends with some, so that it is not sent."""
+    models = Models(primary=[broken(22)], able=[goes_on])
+    assert TEXT[21] == " "
+    assert read(policy_of(), models, driver) == TEXT
+    assert models.asked[1] == ("able", TEXT[:21])
+
+
+def test_a_table_keeps_its_cells() -> None:
+    """What repeats itself may be meant so: nothing of it is dropped."""
+    row = "| --- | --- | --- | --- "
+    models = Models(primary=[[*said(f"Three: {row}", end=False), CUT]], able=[said(row + "|")])
+    assert read(policy_of(), models) == f"Three: {row}{row}|"
+
+
+@DRIVERS
+def test_it_goes_on_more_than_once(driver: str) -> None:
+    """Each is sent all that the reader has."""
+    targets = [Target("primary"), *(Target(name, prefill=True) for name in ("second", "third"))]
+    second = lambda partial: [*said(TEXT[len(partial) : 60], end=False), CUT]  # noqa: E731 # a script
+    models = Models(primary=[broken(30)], second=[second], third=[goes_on])
+    policy = policy_of(*targets)
+    run = policy.start()
+    assert read(policy, models, driver, run=run) == TEXT
+    assert [len(partial) for _, partial in models.asked] == [0, 30, 60]
+    assert [one.received for one in run.record.attempts] == [30, 30, None]
+
+
+@DRIVERS
+def test_who_fails_before_a_word_is_followed_by_the_next(driver: str) -> None:
+    """With the same beginning; what it had sent was never seen."""
+    targets = [Target("primary"), *(Target(name, prefill=True) for name in ("second", "third"))]
+    silent: list[Any] = [part(role="assistant"), StatusError(503)]
+    models = Models(primary=[broken(30)], second=[silent], third=[goes_on])
+    assert read(policy_of(*targets), models, driver) == TEXT
+    assert [partial for _, partial in models.asked[1:]] == [TEXT[:30], TEXT[:30]]
+
+
+@DRIVERS
+@pytest.mark.parametrize("answer", [[StatusError(400)], [part(role="assistant")], broken(0)])
+def test_where_nobody_goes_on_the_reader_hears_of_the_cut(driver: str, answer: Any) -> None:
+    """Not of the refusal: the error is that of the first, with all that was handed out."""
+    policy, models = policy_of(), Models(primary=[broken(30)], able=[answer])
+    run = policy.start()
+    with pytest.raises(StreamInterrupted, match=r"primary broke off .*, and nobody") as caught:
+        read(policy, models, driver, run=run)
+    assert caught.value.__cause__ is CUT
+    assert "".join(map(text_of, caught.value.partial)) == TEXT[:30]
+    assert run.record.outcome == "interrupted"
+    assert len(run.record.attempts) == 2
+
+
+@DRIVERS
+def test_nothing_to_add_is_an_end(driver: str) -> None:
+    """The text was whole when it broke off, but for its last chunk."""
+    models = Models(primary=[broken(len(TEXT))], able=[[part(role="assistant"), part("stop")]])
+    assert read(policy_of(), models, driver) == TEXT
+
+
+CALL = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "{"}}
+NOT_PLAIN: dict[str, list[Any]] = {
+    "a tool call": [part(content="Let me look."), part(tool_calls=[CALL])],  # type: ignore[arg-type] # a list
+    "thinking": [part(reasoning_content="hm"), part(content="Well, ")],
+    "a document": [part(content=' {"a": ')],
+    "a list": [part(content="[1, ")],
+    "a refusal": [part(refusal="I can")],
+    "a stranger's chunks": [7],
+}
+
+
+@DRIVERS
+@pytest.mark.parametrize("began", NOT_PLAIN.values(), ids=[*NOT_PLAIN])
+def test_only_plain_text_goes_on(driver: str, began: list[Any]) -> None:
+    """Half a call, half a document or half a thought is nobody's to finish: it is final."""
+    models = Models(primary=[[*began, CUT]], able=[goes_on])
+    with pytest.raises(StreamInterrupted):
+        chunks_of(policy_of(), models, driver)
+    assert len(models.asked) == 1
+
+
+@DRIVERS
+@pytest.mark.parametrize(
+    ("targets", "options"),
+    [
+        ([Target("primary"), Target("able")], {}),  # nobody who takes a beginning
+        (CHAIN, {"replay": "safe"}),
+        (CHAIN, {"partial": "final"}),
+        (CHAIN, {"must_not_degrade": True}),
+    ],
+)
+def test_else_it_is_final(driver: str, targets: Sequence[Target], options: Any) -> None:
+    """Where nobody can, and where a promise forbids it."""
+    models = Models(primary=[broken(30)], able=[goes_on])
+    with pytest.raises(StreamInterrupted) as caught:
+        read(policy_of(*targets), models, driver, **options)
+    assert "".join(map(text_of, caught.value.partial)) == TEXT[:30]
+    assert len(models.asked) == 1
+
+
+def test_a_cancelled_call_stays_cancelled() -> None:
+    """Whoever pressed Ctrl-C wants nobody to go on."""
+    models = Models(primary=[broken(30, KeyboardInterrupt())], able=[goes_on])
+    with pytest.raises(KeyboardInterrupt):
+        read(policy_of(), models)
+    assert len(models.asked) == 1
+
+
+@DRIVERS
+def test_a_deadline_ends_with_the_first_content(driver: str) -> None:
+    """As it does for a stream that does not break."""
+    models = Models(primary=[broken(30)], able=[goes_on])
+    assert read(policy_of(deadline=60.0), models, driver) == TEXT
+
+
+@DRIVERS
+def test_texts_alone_go_on_too(driver: str) -> None:
+    """A stream of one's own, of plain strings."""
+    models = Models(
+        primary=[["The ", "harbor ", CUT]], able=[["harbor was ", "quiet."], ["never"]]
+    )
+    assert read(policy_of(), models, driver) == "The harbor harbor was quiet."
+    models = Models(primary=[["The ", "harbor ", CUT]], able=[["The harbor ", "was quiet."]])
+    assert read(policy_of(), models, driver) == "The harbor was quiet."
+
+
+def test_a_validator_sees_the_whole_text() -> None:
+    """Put together from both, as its reader has it."""
+    seen: list[Any] = []
+    policy = policy_of(validate=seen.append)
+    assert read(policy, Models(primary=[broken(40)], able=[one_more_time(25)])) == TEXT
+    assert seen == [TEXT]
+
+
+@given(
+    words=st.lists(st.text("abcdefghij ", min_size=1, max_size=9), min_size=12, max_size=40),
+    cut=st.floats(0, 1),
+    sizes=st.tuples(st.integers(1, 9), st.integers(1, 9)),
+    again=st.integers(0, 60),
+)
+def test_no_cut_garbles_a_text(
+    words: list[str], cut: float, sizes: tuple[int, int], again: int
+) -> None:
+    """Whoever follows exactly is taken at its word; of a repetition nothing but it is dropped."""
+    text = " ".join(words)
+    count = int(cut * len(text))
+    before, after = text[:count], text[count:]
+    kept = plain_after(before, after, sizes[1])
+    if before.strip():
+        assert kept in {after, after[repeated(before, after, is_whole=True) or 0 :]}
+    assert repeated(before, "#" + after, is_whole=True) == 0
+    if again >= 20 and len(before) > again:
+        tail = before[-again:]
+        dropped = repeated(before, tail + "#" + after, is_whole=True)
+        assert dropped in {0, again}
+
+
+def plain_after(before: str, after: str, size: int) -> str:
+    """Return what is left of a text that comes in pieces, as the driver finds it."""
+    chunks: list[Any] = []
+    for chunk in said(after, size=size)[:-1]:
+        chunks.append(chunk)
+        count = repeated(before, plain_text(chunks) or "", is_whole=False)
+        if count is not None:
+            rest = said(after, size=size)[len(chunks) :]
+            return plain_text([*without_start(chunks, count), *rest])
+    return plain_text(without_start(chunks, repeated(before, after, is_whole=True) or 0))
+
+
+def gemini(*texts: str) -> dict[str, Any]:
+    content = {"role": "model", "parts": [{"text": text} for text in texts]}
+    return {"candidates": [{"content": content, "finishReason": "STOP"}]}
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        "hello world",
+        part(content="hello world"),
+        gemini("hello ", "world"),
+        {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "hello world"}},
+        {"type": "response.output_text.delta", "delta": "hello world"},
+    ],
+)
+def test_a_chunk_of_each_shape_can_be_shortened(chunk: Any) -> None:
+    """And the one that its SDK made stays what it was."""
+    (shorter,) = without_start([chunk], 8)
+    assert read_answer([shorter]).content == "rld"
+    assert read_answer([chunk]).content == "hello world"
+    assert without_start([chunk, chunk], 11)[1] is chunk
