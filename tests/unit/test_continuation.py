@@ -19,7 +19,7 @@ from honcho_fallback import (
 from honcho_fallback._classify._answers import plain_text
 from honcho_fallback._classify._content import without_start
 from honcho_fallback._core.seam import repeated
-from honcho_fallback.testing import StatusError
+from honcho_fallback.testing import Clock, StatusError
 from tests.unit.test_check_responses import part
 
 if TYPE_CHECKING:
@@ -175,7 +175,15 @@ def test_who_fails_before_a_word_is_followed_by_the_next(driver: str) -> None:
 
 
 @DRIVERS
-@pytest.mark.parametrize("answer", [[StatusError(400)], [part(role="assistant")], broken(0)])
+@pytest.mark.parametrize(
+    "answer",
+    [
+        [StatusError(400)],
+        [part(role="assistant")],
+        broken(0),
+        broken(10, StatusError(503)),  # what may come twice is held back
+    ],
+)
 def test_where_nobody_goes_on_the_reader_hears_of_the_cut(driver: str, answer: Any) -> None:
     """Not of the refusal: the error is that of the first, with all that was handed out."""
     policy, models = policy_of(), Models(primary=[broken(30)], able=[answer])
@@ -186,6 +194,23 @@ def test_where_nobody_goes_on_the_reader_hears_of_the_cut(driver: str, answer: A
     assert "".join(map(text_of, caught.value.partial)) == TEXT[:30]
     assert run.record.outcome == "interrupted"
     assert len(run.record.attempts) == 2
+
+
+@DRIVERS
+def test_whoever_says_nothing_new_adds_nothing(driver: str) -> None:
+    """The last words again, and an end: they may be the whole of the answer."""
+    models = Models(primary=[broken(39)], able=[lambda partial: said(partial[-25:])])
+    assert read(policy_of(), models, driver) == TEXT[:39]
+
+
+@DRIVERS
+def test_a_call_that_goes_on_with_a_text_comes_at_once(driver: str) -> None:
+    """It repeats no word, so that nothing is waited for."""
+    call: list[Any] = [part(tool_calls=[CALL]), CUT]  # type: ignore[arg-type] # a list
+    models = Models(primary=[broken(30)], able=[call])
+    with pytest.raises(StreamInterrupted) as caught:
+        read(policy_of(), models, driver)
+    assert caught.value.partial[-1] == call[0]
 
 
 @DRIVERS
@@ -202,6 +227,7 @@ NOT_PLAIN: dict[str, list[Any]] = {
     "a document": [part(content=' {"a": ')],
     "a list": [part(content="[1, ")],
     "a refusal": [part(refusal="I can")],
+    "an image": [part(content="Look: "), part(images=[{"image_url": "data:"}])],  # type: ignore[arg-type] # a list
     "a stranger's chunks": [7],
 }
 
@@ -224,6 +250,7 @@ def test_only_plain_text_goes_on(driver: str, began: list[Any]) -> None:
         (CHAIN, {"replay": "safe"}),
         (CHAIN, {"partial": "final"}),
         (CHAIN, {"must_not_degrade": True}),
+        (CHAIN, {"fallback_on": {"rate_limit"}}),  # a cut is a lost connection
     ],
 )
 def test_else_it_is_final(driver: str, targets: Sequence[Target], options: Any) -> None:
@@ -246,8 +273,16 @@ def test_a_cancelled_call_stays_cancelled() -> None:
 @DRIVERS
 def test_a_deadline_ends_with_the_first_content(driver: str) -> None:
     """As it does for a stream that does not break."""
-    models = Models(primary=[broken(30)], able=[goes_on])
-    assert read(policy_of(deadline=60.0), models, driver) == TEXT
+    clock = Clock()
+
+    def breaks_late(_: str) -> Iterator[Any]:
+        yield from said(TEXT[:30], end=False)
+        clock.advance(100)
+        yield CUT
+
+    models = Models(primary=[breaks_late], able=[goes_on])
+    with clock.installed():
+        assert read(policy_of(deadline=60.0), models, driver) == TEXT
 
 
 @DRIVERS
