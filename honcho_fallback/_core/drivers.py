@@ -22,7 +22,6 @@ from honcho_fallback._classify._answers import has_content as content_of_chunk
 from honcho_fallback._classify._answers import plain_text, read_answer, refuses, thinks
 from honcho_fallback._classify._content import characters, without_start
 from honcho_fallback._core.observers import logger
-from honcho_fallback._core.seam import repeated
 from honcho_fallback._core.target import Attempt
 from honcho_fallback._values.errors import FallbackConfigError, WrongVerbError
 from honcho_fallback._values.failure import Failure, FailureKind
@@ -374,6 +373,37 @@ class _Reading(Generic[T]):
                 what = f"{rate:.1f} characters/s, fewer than min_rate={least:g}"
                 raise TimeoutError(f"{name} sent {what}")
             self._waited, self._characters = 0.0, 0
+
+
+# Where a text that broke off and the one that goes on with it meet. A model that is given the
+# beginning of its answer writes what follows. Some say the last words once more, some begin at the
+# beginning, and the beginning is sent without the white space at its end, which then comes again.
+# What came twice is dropped where it is certain that it did: all of the beginning, white space, or
+# so many characters that do not repeat themselves, as the cells of a table do. In doubt nothing
+# is: a word twice can be read, a missing one cannot.
+_CERTAIN = 20
+_SHORTEST = 4  # of a beginning that is said again in whole
+
+
+def repeated(before: str, after: str, *, is_whole: bool) -> int | None:
+    """Count the characters that a text repeats of the one before; None where more will tell."""
+    if not is_whole:
+        at = before.find(after)
+        may_be_certain = at == 0 or (at > 0 and len(before) - at >= _CERTAIN)
+        if not after.strip() or may_be_certain:
+            return None
+    for length in range(min(len(before), len(after)), 0, -1):
+        again = after[:length]
+        if not before.endswith(again):
+            continue
+        is_all = length == len(before) >= _SHORTEST
+        if is_all or again.isspace() or (length >= _CERTAIN and not _repeats_itself(again)):
+            return length
+    return 0
+
+
+def _repeats_itself(text: str) -> bool:
+    return any(text[length:] == text[:-length] for length in range(1, len(text) // 2 + 1))
 
 
 async def _open(

@@ -18,7 +18,7 @@ from honcho_fallback import (
 )
 from honcho_fallback._classify._answers import plain_text
 from honcho_fallback._classify._content import without_start
-from honcho_fallback._core.seam import repeated
+from honcho_fallback._core.drivers import repeated
 from honcho_fallback.testing import Clock, StatusError
 from tests.unit.test_check_responses import part
 
