@@ -315,7 +315,8 @@ class _Reading(Generic[T]):
             self._require_rate(chunk, since, self._least)
         self._chunks.append(chunk)
         if self._committed:
-            return self._hand_out()
+            self._handed_out += 1
+            return (chunk,)
         if not self._has_content(chunk) or (self._holds_refusals and refuses(chunk)):
             return ()
         if self._handed_out and not self._find_seam(is_whole=False):
@@ -334,8 +335,7 @@ class _Reading(Generic[T]):
         """Drop what this attempt repeats of the text before it; False where more has to come."""
         if self._committed:
             return False
-        following = self._chunks[self._handed_out :]
-        text = plain_text(following)
+        text = plain_text(following := self._chunks[self._handed_out :])
         count = repeated(self.run._call.text, text, is_whole=is_whole or not text)
         if count is not None:
             self._chunks[self._handed_out :] = without_start(following, count)
