@@ -154,10 +154,10 @@ class Call(ABC, Generic[RequestT]):
         self.wants_content = policy.wants_content
         self.required = policy.config.require
         unfit = self.unlabelled(config) if self.required else None
+        configurable = config.get("configurable") or {}
+        named = next(filter(None, map(configurable.get, _SESSIONS)), None)
+        session = None if named is None else str(named)
         with parented_like(self.detached) if self.detached.stand_ins else _AS_AROUND:
-            configurable = config.get("configurable") or {}
-            session = next(filter(None, map(configurable.get, _SESSIONS)), None)
-            session = session and str(session)
             self.run = policy.start(turn=turn, session=session, metadata=metadata, unfit=unfit)
         if self.wants_content:
             self.run.report(input=call_input)

@@ -70,7 +70,6 @@ class Request:
 
     at: float
     answered: bool
-    refused_prefill: bool = False
 
 
 class FaultyProvider:
@@ -134,10 +133,9 @@ class FaultyProvider:
         spent = fault.times is not None and number >= fault.times
         if spent or (fault.lasts is not None and now >= fault.lasts):
             fault = Fault(prefill=fault.prefill)
-        last = (body.get("messages") or [{}])[-1]
-        refused_prefill = not fault.prefill and last.get("role") == "assistant"
+        refused_prefill = not fault.prefill and _begun_in(body) is not None
         fails = fault.status >= 400 or fault.resets or fault.silence > 0 or refused_prefill
-        self.requests.append(Request(now, not fails, refused_prefill))
+        self.requests.append(Request(now, not fails))
         if fault.resets:
             linger = struct.pack("ii", 1, 0)
             writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
@@ -164,9 +162,7 @@ class FaultyProvider:
         writer: asyncio.StreamWriter,
     ) -> None:
         """Answer; each answer has an id of its own, as real ones have."""
-        last = (body.get("messages") or [{}])[-1]
-        begun = str(last.get("content")) if last.get("role") == "assistant" else ""
-        text = ANSWER.removeprefix(begun)
+        text = ANSWER.removeprefix(_begun_in(body) or "")
         document = {**form.answer(text, str(body.get("model")), True), "id": name}
         if not body.get("stream"):
             await asyncio.sleep(fault.first_word_after)
@@ -204,6 +200,12 @@ async def _read(reader: asyncio.StreamReader) -> tuple[str, dict[str, Any]]:
     fields = dict(line.lower().split(": ", 1) for line in lines if ": " in line)
     data = await reader.readexactly(int(fields.get("content-length", 0)))
     return first.split(" ")[1].partition("?")[0], json.loads(data or "{}")
+
+
+def _begun_in(body: dict[str, Any]) -> str | None:
+    """Return the beginning of the answer that a request ends with, or None."""
+    last = (body.get("messages") or [{}])[-1]
+    return str(last.get("content")) if last.get("role") == "assistant" else None
 
 
 def _words_in(event: str) -> list[str]:

@@ -24,11 +24,17 @@ from tests.helpers.broken_server import AFTER_A_REQUEST, BrokenServer, Connectio
 if TYPE_CHECKING:
     import socket
 
+
+def model_of(way: str) -> str:
+    """Return the name of the model that breaks in a way."""
+    return way.lower().replace(" ", "-").replace(",", "")
+
+
 _PARTS: dict[str, tuple[Fault, str]] = {}
 for _one in SCENARIOS:
     _PARTS[_one.name.lower()] = _one.primary, f"{_one.name}: {_one.title}"
     _PARTS[f"{_one.name.lower()}-fallback"] = _one.fallback, f"the fallback of {_one.name}"
-_BREAKS = {name.lower().replace(" ", "-").replace(",", ""): name for name in AFTER_A_REQUEST}
+_BREAKS = {model_of(way): way for way in AFTER_A_REQUEST}
 _IN_A_PATH = re.compile(r"/models/([^/:]+):")  # where Gemini names the model
 
 
@@ -97,12 +103,12 @@ class FaultServer:
 def _look(connection: Connection) -> tuple[str, str, str]:
     """Return the method, the path and the model of a request, and leave it to be read."""
     head, body = connection.peek()
-    method, path = head.split(" ")[:2]
+    method, target = head.split(" ")[:2]
+    path, model = target.partition("?")[0], None
     named = _IN_A_PATH.search(path)
     with suppress(ValueError, AttributeError):
         model = named[1] if named else json.loads(body).get("model")
-        return method, path.partition("?")[0], str(model).lower()
-    return method, path.partition("?")[0], ""
+    return method, path, str(model).lower()
 
 
 def _answer(document: Any) -> bytes:

@@ -19,7 +19,7 @@ from honcho_fallback._classify._usage import SCALARS, cost_of, ends, usage_of
 from honcho_fallback._values.failure import Failure, FailureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping, Sequence
 
     from honcho_fallback._classify._rules import Rule
 
@@ -47,7 +47,6 @@ class Answer(NamedTuple):
 _MODELS = tuple(TABLES["models"])
 _TEXTS, _JSON = frozenset(TABLES["texts"]), tuple(TABLES["call"]["json"])
 _DECODER = json.JSONDecoder(strict=False)  # models write line breaks into strings
-_REFUSALS = THOUGHTS | {"refusal"}
 _FINISHING: dict[str, str] = TABLES["finishing"]
 _ERROR = TABLES["error"]
 _BODIES = [frozenset(keys) for keys in _ERROR["bodies"]]
@@ -155,20 +154,23 @@ def thinks(chunk: Any) -> bool:
 
 def refuses(chunk: Any) -> bool:
     """Tell whether a chunk of a stream brings the text of a refusal and no other content."""
-    return _brings(chunk, THOUGHTS) and not _brings(chunk, _REFUSALS)
+    return _brings(chunk, THOUGHTS) and not _brings(chunk, THOUGHTS | {"refusal"})
 
 
-def plain_text(chunks: Sequence[Any]) -> str:
-    """Return what chunks say; nothing where they bring anything but a text, or a document."""
-    with suppress(Exception):  # what cannot be read is not gone on with
-        text = joined(chunks)
-        whole = isinstance(text, str) and not text.lstrip().startswith(("{", "["))
-        # An image, a refusal: what has content and no text.
-        if whole and not any(
-            thinks(one) or (has_content(one) and not joined([one])) for one in chunks
-        ):
-            return str(text)
-    return ""
+def text_of(chunk: Any) -> str | None:
+    """Return the text of a chunk, perhaps an empty one; None where it brings anything else."""
+    with suppress(Exception):  # what cannot be read is no text
+        text = joined((chunk,))
+        is_other = thinks(chunk) or (has_content(chunk) and not text)  # an image, a refusal
+        return text if isinstance(text, str) and not is_other else None
+    return None
+
+
+def plain_text(texts: Iterable[str | None]) -> str:
+    """Join texts of chunks; nothing where one is none, or where they are a document."""
+    pieces = [*texts]
+    text = "" if None in pieces else "".join(filter(None, pieces))
+    return "" if text.lstrip().startswith(("{", "[")) else text
 
 
 def _brings(chunk: Any, without: frozenset[str]) -> bool:

@@ -169,9 +169,9 @@ def _shortened(chunk: Any, count: int) -> Any:
             for block in text:  # pyright: ignore[reportUnknownVariableType] # anybody's
                 name = next((one for one in TEXT if isinstance(first(block, (one,)), str)), None)
                 if name is not None:
-                    said = first(block, (name,))
-                    _write(block, name, said[count:])
-                    count = max(0, count - len(said))
+                    text_here = first(block, (name,))
+                    _write(block, name, text_here[count:])
+                    count = max(0, count - len(text_here))
         elif text:
             where, _, name = path.rpartition(".")
             _write(find(at, where) if where else at, name, text[count:])

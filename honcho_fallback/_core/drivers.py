@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 from pydantic import BaseModel
 
 from honcho_fallback._classify._answers import has_content as content_of_chunk
-from honcho_fallback._classify._answers import plain_text, read_answer, refuses, thinks
+from honcho_fallback._classify._answers import plain_text, read_answer, refuses, text_of, thinks
 from honcho_fallback._classify._content import characters, without_start
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.target import Attempt
@@ -286,6 +286,7 @@ class _Reading(Generic[T]):
         self.opened = 0.0
         self._chunks: list[T] = []
         self._handed_out = 0  # of these
+        self._following: str | None = ""  # what the others say, where they say a text alone
         self._committed = False
         self._waited, self._characters = 0.0, 0
 
@@ -317,6 +318,9 @@ class _Reading(Generic[T]):
         if self._committed:
             self._handed_out += 1
             return (chunk,)
+        if self._handed_out and self._following is not None:
+            text = text_of(chunk)
+            self._following = None if text is None else self._following + text
         if not self._has_content(chunk) or (self._holds_refusals and refuses(chunk)):
             return ()
         if self._handed_out and not self._find_seam(is_whole=False):
@@ -335,9 +339,10 @@ class _Reading(Generic[T]):
         """Drop what this attempt repeats of the text before it; False where more has to come."""
         if self._committed:
             return False
-        text = plain_text(following := self._chunks[self._handed_out :])
+        text = plain_text([self._following])
         count = repeated(self.run._call.text, text, is_whole=is_whole or not text)
-        if count is not None:
+        if count:
+            following = self._chunks[self._handed_out :]
             self._chunks[self._handed_out :] = without_start(following, count)
         return count is not None
 
@@ -352,6 +357,7 @@ class _Reading(Generic[T]):
         """Forget the chunks of an attempt that failed, but those that are gone on with."""
         self._handed_out = self._handed_out if self.run._call.text else 0
         del self._chunks[self._handed_out :]
+        self._following = ""
         self._committed = False
         self._waited, self._characters = 0.0, 0
 

@@ -402,8 +402,9 @@ class FallbackPolicy:
         metadata = _plain_metadata(overrides.pop("metadata", None))
         unfit, session = overrides.pop("unfit", None), overrides.pop("session", None)
         if run is not None:
-            given = turn, agent, metadata, unfit, session
-            if overrides or any(option is not None for option in given):
+            if overrides or any(
+                one is not None for one in (turn, agent, metadata, unfit, session)
+            ):
                 problem = "it came with options for the call"
                 raise FallbackConfigError.about("run", problem, "pass those to start()")
             return lambda: run

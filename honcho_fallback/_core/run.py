@@ -41,7 +41,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
-from honcho_fallback._classify._answers import plain_text
+from honcho_fallback._classify._answers import plain_text, text_of
 from honcho_fallback._classify._content import characters
 from honcho_fallback._classify._usage import usage_of
 from honcho_fallback._core import rules
@@ -415,7 +415,7 @@ class FallbackRun:
             call.content_at, call.mode, partial_chunks = None, "final", ()
         elif call.content_at is not None:
             call.partial = partial_chunks = partial_chunks or tuple(call.partial)
-            call.text = plain_text(partial_chunks) if call.mode == "continue" else ""
+            call.text = plain_text(map(text_of, partial_chunks)) if call.mode == "continue" else ""
             call.deadline_at = inf  # it ends with the first content
         else:  # nobody has seen them
             partial_chunks = ()
@@ -601,10 +601,9 @@ class FallbackRun:
         errors, broke = call.errors, -1
         if outcome == "interrupted":
             # What broke first: whoever could not go on with it is no reason.
-            cuts = (n for n, one in enumerate(call.past) if one.received is not None)
-            broke = next(cuts, -1)
+            broke = next((n for n, one in enumerate(call.past) if one.received is not None), -1)
             error = errors[broke]
-            self.report(output=tuple(call.partial))
+            self.report(output=tuple(call.partial) or None)
         try:
             self._finish(outcome, now)
             record = self.record
@@ -711,14 +710,8 @@ def _attempt_at(call: CallState, position: int, number: int, wait: float, now: f
     if call.deadline_at != inf:
         share = call.share_of_time(position, now + wait)
         timeout = share if timeout is None else min(share, timeout)
-    return call.attempt._replace(
-        target=target,
-        number=number,
-        position=position,
-        timeout=timeout,
-        wait=wait,
-        partial=call.text.rstrip(),
-    )
+    attempt = call.attempt._replace(number=number, position=position, timeout=timeout, wait=wait)
+    return attempt._replace(target=target, partial=call.text.rstrip())
 
 
 def _shared_with_failed(call: CallState) -> dict[int, str]:

@@ -18,7 +18,7 @@ import pytest
 from google import genai
 
 from benchmarks.faults import ANSWER
-from benchmarks.faults.__main__ import FaultServer
+from benchmarks.faults.__main__ import FaultServer, model_of
 from benchmarks.faults.scenarios import SCENARIOS
 from honcho_fallback import FallbackConfig, FallbackPolicy, Target, classify, read_answer
 from tests.helpers.broken_server import AFTER_A_REQUEST
@@ -39,8 +39,8 @@ def server() -> Iterator[FaultServer]:
 
 def get(server: FaultServer, path: str, method: str = "GET") -> Any:
     """Ask the server about itself."""
-    asked = urllib.request.Request(f"{server.url}{path}", method=method)  # noqa: S310 # of this machine
-    with urllib.request.urlopen(asked) as answer:  # noqa: S310 # likewise
+    request = urllib.request.Request(f"{server.url}{path}", method=method)  # noqa: S310 # of this machine
+    with urllib.request.urlopen(request) as answer:  # noqa: S310 # likewise
         return json.load(answer)
 
 
@@ -49,8 +49,8 @@ def chat(
 ) -> Any:
     """Ask for a whole answer, or read the words of a stream."""
     with openai.OpenAI(api_key="k", base_url=f"{server.url}/v1", max_retries=0) as client:
-        asked: Any = {"model": model, "messages": SAY, "timeout": timeout}
-        answer: Any = client.chat.completions.create(**asked, stream=words is not None)
+        request: Any = {"model": model, "messages": SAY, "timeout": timeout}
+        answer: Any = client.chat.completions.create(**request, stream=words is not None)
         if words is None:
             assert answer.choices
             return answer
@@ -93,7 +93,7 @@ def test_a_chain_of_two_models_gets_through_an_outage(
 @pytest.mark.parametrize("way", sorted(AFTER_A_REQUEST))
 def test_each_way_to_break_has_a_model(server: FaultServer, way: str) -> None:
     """Its client meets what the name says, and no error of its own."""
-    model, needs = way.lower().replace(" ", "-").replace(",", ""), AFTER_A_REQUEST[way][1]
+    model, needs = model_of(way), AFTER_A_REQUEST[way][1]
     words: list[str] | None = [] if needs.get("streamed") else None
     with pytest.raises(Exception, match=r".") as caught:
         chat(server, model, words=words, timeout=needs.get("timeout", 30))

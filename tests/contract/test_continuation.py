@@ -76,14 +76,14 @@ def tokens_of(text: str) -> list[str]:
     """Cut a text as OpenAI's tokens do; those that end within a letter come with the next."""
     encoding = pytest.importorskip("litellm").encoding
     pieces: list[str] = []
-    held = b""
+    rest = b""
     for token in encoding.encode(text):
-        held += encoding.decode_single_token_bytes(token)
+        rest += encoding.decode_single_token_bytes(token)
         try:
-            pieces.append(held.decode())
+            pieces.append(rest.decode())
         except UnicodeDecodeError:
             continue
-        held = b""
+        rest = b""
     return pieces
 
 
@@ -133,7 +133,7 @@ def test_no_cut_loses_or_doubles_a_word(
         if goes_on is not follows and len(before.rstrip()) < 25:
             continue
         chunks = [*policy.stream(ask, partial="continue")]
-        said = "".join(str(read_answer([one]).content or "") for one in chunks)
+        whole = "".join(str(read_answer([one]).content or "") for one in chunks)
         # Cells that come again may be meant so: in doubt nothing is dropped.
         kept = before + goes_on(text, before.rstrip()) if name == "a table" else text
-        assert said in {text, kept}, (cut, before[-30:])
+        assert whole in {text, kept}, (cut, before[-30:])

@@ -169,6 +169,6 @@ def test_what_temporal_runs_again(
     for name in [one for one in os.environ if one.endswith("_API_KEY")]:
         monkeypatch.delenv(name)
     example = runpy.run_path(str(EXAMPLES / "durable" / "temporal_activity.py"))
-    told = example["as_temporal_takes_it"](error())
-    assert told.non_retryable is stops
-    assert told.next_retry_delay == (None if seconds is None else timedelta(seconds=seconds))
+    raised = example["as_temporal_takes_it"](error())
+    assert raised.non_retryable is stops
+    assert raised.next_retry_delay == (None if seconds is None else timedelta(seconds=seconds))
