@@ -113,6 +113,10 @@ class Prometheus:
     def close(self) -> None:
         self._client.close()
 
+    def is_ready(self) -> bool:
+        """Tell whether it answers queries: it listens, and answers 503, while it still starts."""
+        return self._client.get("/-/ready").status_code == 200
+
     def get(self, path: str, **parameters: str) -> Any:
         response = self._client.get(f"/api/v1/{path}", params=parameters)
         assert response.status_code == 200, response.text
@@ -168,7 +172,7 @@ def prometheus(folder: Path, scraped: int) -> Generator[Prometheus, None, None]:
         process = subprocess.Popen(command, stdout=log, stderr=log)
     asked = Prometheus(f"http://127.0.0.1:{port}")
     try:
-        asked.wait_for("Prometheus", lambda: asked.get("status/buildinfo"))
+        asked.wait_for("Prometheus", asked.is_ready)
         yield asked
     finally:
         asked.close()
