@@ -21,9 +21,9 @@ from honcho_fallback import (
     StreamInterrupted,
 )
 from honcho_fallback_litellm._answers import attach, carries, deployment_of, events_of, is_stream
-from honcho_fallback_litellm._chain import id_of, labels_of, model_of
+from honcho_fallback_litellm._chain import adapts_thinking, id_of, labels_of, model_of
 from honcho_fallback_litellm._failures import is_refusal, provider_error, restore_context
-from honcho_fallback_litellm._history import accepted_chat, accepted_items, has_unsigned_call
+from honcho_fallback_litellm._history import accepted_chat, accepted_items, as_it_thinks
 from honcho_fallback_litellm._lists import Lists
 from honcho_fallback_litellm._request import (
     NARROWED,
@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from honcho_fallback_litellm._router import Deployment, Endpoint, Rotation
 
 OUT_OF_ROTATION = "LiteLLM had taken it out of rotation"
-_THINKING = ("thinking", "reasoning_effort")
+_THINKING = ("thinking", "reasoning", "reasoning_effort")
 _TIMEOUTS = ("timeout", "request_timeout")
 
 
@@ -223,7 +223,7 @@ class RouterCall:
             for name in REHEARSALS:  # of a failure: for the first request
                 request.pop(name, None)
         params = deployment["litellm_params"]
-        if chain.strangers:
+        if chain.strangers or any(map(_is_asked_to_think, self.deployments)):
             self._give_history(position, params, request)
         self._give_time(attempt.timeout, params, request)
         if self._tells_usage_if_asked(deployment, request):
@@ -236,15 +236,27 @@ class RouterCall:
     ) -> None:
         """Write what was said before as this deployment's provider accepts it."""
         chain, messages, items = self.chain, request.get("messages"), request.get("input")
-        provider, is_stranger = chain.providers[position], position in chain.strangers
-        if self.endpoint.is_generic:
-            if isinstance(items, list):
-                request["input"] = accepted_items(items, provider, is_stranger=is_stranger)
+        provider, is_generic = chain.providers[position], self.endpoint.is_generic
+        if is_generic and isinstance(items, list):
+            name, made_by = "input", "openai-responses"
+            is_stranger = position in chain.strangers
+            history = accepted_items(items, provider, is_stranger=is_stranger)
         elif messages:
-            request["messages"] = messages = accepted_chat(messages, provider)
-            thinks = any(request.get(name) or params.get(name) for name in _THINKING)
-            if thinks and provider.family == "anthropic" and has_unsigned_call(messages):
-                request.update(dict.fromkeys(_THINKING))
+            name, made_by = "messages", "anthropic" if is_generic else "openai"
+            history = messages if is_generic else accepted_chat(messages, provider)
+        else:
+            return
+        if provider.family == "anthropic":
+            settings = {one: request.get(one) or params.get(one) for one in _THINKING}
+            asked = {one: value for one, value in settings.items() if value}
+            deployment = self.deployments[position]
+            if not (asked and _may_adapt(asked) and adapts_thinking(deployment)):
+                others_think = any(map(_is_asked_to_think, self.deployments))
+                history, switched_off = as_it_thinks(
+                    history, asked, made_by=made_by, others_think=others_think
+                )
+                request.update(switched_off)
+        request[name] = history
 
     def _give_time(
         self, seconds: float | None, params: dict[str, Any], request: dict[str, Any]
@@ -347,6 +359,15 @@ class RouterCall:
         return (
             attach(answer, self.run.record, deployment_of(answer)) if self.asks_chain else answer
         )
+
+
+def _may_adapt(asked: dict[str, Any]) -> bool:
+    thinking = asked.get("thinking")
+    return not isinstance(thinking, dict) or thinking.get("type") != "enabled"
+
+
+def _is_asked_to_think(deployment: Deployment) -> bool:
+    return any(map(deployment["litellm_params"].get, _THINKING))
 
 
 async def _once(answer: Any) -> AsyncIterator[Any]:

@@ -293,13 +293,21 @@ def model_of(deployment: Deployment) -> tuple[str, str | None]:
     return model, provider
 
 
+def adapts_thinking(deployment: Deployment) -> bool:
+    """Tell whether LiteLLM has a deployment think adaptively where it is not told otherwise."""
+    return _known_of(*model_of(deployment)).get("supports_adaptive_thinking") is True
+
+
+def _known_of(model: str, provider: str | None) -> dict[str, Any]:
+    """Return what LiteLLM's list of prices says of a model."""
+    costs: Any = litellm.model_cost
+    return costs.get(f"{provider}/{model}") or costs.get(model) or {}
+
+
 def _window_of(deployment: Deployment, model: str, provider: str | None) -> int | None:
     window = (deployment.get("model_info") or {}).get("max_input_tokens")
     if window is None:
-        costs = litellm.model_cost
-        window = (costs.get(f"{provider}/{model}") or costs.get(model) or {}).get(
-            "max_input_tokens"
-        )
+        window = _known_of(model, provider).get("max_input_tokens")
     return window if type(window) is int and window > 0 else None
 
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import BaseModel
 
-from honcho_fallback.providers import Provider, portable
+from honcho_fallback.providers import Provider, can_think, portable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from honcho_fallback import Target
     from honcho_fallback.providers import CallIds
@@ -23,6 +23,7 @@ _CLAUDE, _GOOGLE, _LITELLM, _OPENAI = "anthropic", "google", "litellm", "openai"
 _OF_AN_ANSWER = frozenset(
     {"annotations", "images", "provider_specific_fields", "reasoning_content", "thinking_blocks"}
 )
+_THOUGHTS = frozenset({"reasoning_content", "thinking_blocks"})
 _OF_A_CALL = frozenset({"index", "provider_specific_fields"})
 _CLOUDS_OF_CLAUDE = frozenset({"azure_ai", "bedrock", "vertex_ai"})
 # Who refuses what others wrote and did not sign, such as reasoning_content. Gateways get it back.
@@ -50,18 +51,29 @@ def accepted_chat(messages: Sequence[Any], provider: Provider) -> list[Any]:
     return [_accepted_message(_fields_of(one), provider, call_ids) for one in messages]
 
 
-def has_unsigned_call(messages: Sequence[dict[str, Any]]) -> bool:
-    """Tell whether the turn at hand has a call that thinking would have come before.
+def as_it_thinks(
+    messages: list[Any], asked: Mapping[str, Any], *, made_by: str, others_think: bool
+) -> tuple[list[Any], dict[str, None]]:
+    """Return a history as Anthropic's model takes it in a tool loop, and what it is not asked.
+
+    Where it is asked to think, it refuses a turn whose tools another model has called: then it is
+    not asked to. Where it is not, it refuses the thoughts of that turn.
 
     Args:
-        messages: As ``accepted_chat`` returns them for Anthropic, which refuses to think then.
+        messages: The history, as this deployment accepts it but for thoughts.
+        asked: The settings that switch thinking on, by name.
+        made_by: The format, as ``can_think`` takes it.
+        others_think: Whether the thoughts may be another deployment's.
     """
-    for message in reversed(messages):
-        if message.get("role") == "user":
-            return False
-        if message.get("tool_calls") and not message.get("thinking_blocks"):
-            return True
-    return False
+    if not all(isinstance(one, dict) for one in messages):
+        return messages, {}  # LiteLLM says what is wrong with it
+    if can_think(messages, made_by=made_by) if asked else not others_think:
+        return messages, {}
+    if made_by == "openai":
+        plain = [_without(one, _THOUGHTS) for one in messages]
+    else:
+        plain = portable(messages, made_by=made_by, for_=made_by)
+    return plain, dict.fromkeys(asked)
 
 
 def accepted_items(items: list[Any], provider: Provider, *, is_stranger: bool) -> list[Any]:

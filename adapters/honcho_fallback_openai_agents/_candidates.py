@@ -14,6 +14,7 @@ from openai.types.responses import ResponseCompletedEvent
 from honcho_fallback import FallbackConfigError, Target
 from honcho_fallback.providers import (
     bound_to,
+    can_think,
     distinct_name,
     is_same_place,
     owner_of,
@@ -123,11 +124,20 @@ def input_for(items: Any, *, at_home: bool) -> Any:
     return portable(items, made_by="openai-responses", for_="openai-responses")
 
 
-def settings_for(settings: ModelSettings, target: Target, *, at_home: bool) -> ModelSettings:
-    """Return the primary's settings as a target takes them, its own params on top."""
+def settings_for(
+    settings: ModelSettings, target: Target, items: Any, *, at_home: bool
+) -> ModelSettings:
+    """Return the primary's settings as a target takes them, its own params on top.
+
+    Anthropic's model refuses to think in a turn whose tools another model has called.
+    """
     if not at_home:
         settings = replace(settings, **_OF_THE_PRIMARY)
-    return settings.resolve(ModelSettings(**target.params)) if target.params else settings
+    settings = settings.resolve(ModelSettings(**target.params)) if target.params else settings
+    if settings.reasoning is None or isinstance(items, str) or not _is_claude(target):
+        return settings
+    is_free = can_think(items, made_by="openai-responses")
+    return settings if is_free else replace(settings, reasoning=None)
 
 
 async def in_order(
@@ -164,6 +174,10 @@ async def in_order(
         close: Any = getattr(events, "aclose", None) or getattr(events, "close", bool)
         if isawaitable(closing := close()):
             await closing
+
+
+def _is_claude(target: Target) -> bool:
+    return "claude" in str(getattr(target.client, "model", target.model)).lower()
 
 
 def _speaks_responses(target: Target) -> bool:

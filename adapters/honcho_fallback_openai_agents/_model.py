@@ -172,13 +172,11 @@ class FallbackModel(Model):
         # What came before this run is taken for the primary's.
         makers = {0, *run_so_far.answered}
         wrote_all = all(is_at_home(target, targets[position]) for position in makers)
-        is_primary = is_at_home(target, targets[0])
-        return request._replace(
-            input=_candidates.input_for(request.input, at_home=wrote_all),
-            model_settings=_candidates.settings_for(
-                request.model_settings, target, at_home=is_primary
-            ),
-        )._asdict()
+        items = _candidates.input_for(request.input, at_home=wrote_all)
+        settings = _candidates.settings_for(
+            request.model_settings, target, items, at_home=is_at_home(target, targets[0])
+        )
+        return request._replace(input=items, model_settings=settings)._asdict()
 
 
 @dataclass(slots=True)

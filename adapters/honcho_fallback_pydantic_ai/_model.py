@@ -14,13 +14,27 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from pydantic_ai.exceptions import FallbackExceptionGroup, UserError
-from pydantic_ai.messages import ModelMessagesTypeAdapter, ModelRequestAttempt, ModelResponse
+from pydantic_ai.messages import (
+    ModelMessagesTypeAdapter,
+    ModelRequestAttempt,
+    ModelResponse,
+    RetryPromptPart,
+    ThinkingPart,
+    ToolCallPart,
+    ToolReturnPart,
+)
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
 from pydantic_ai.usage import RequestUsage
 
 from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
-from honcho_fallback.providers import distinct_name, is_same_place, route_in, with_place
+from honcho_fallback.providers import (
+    can_think,
+    distinct_name,
+    is_same_place,
+    route_in,
+    with_place,
+)
 from honcho_fallback_pydantic_ai._stream import COUNTS, EventStream, closing_chunk
 
 if TYPE_CHECKING:
@@ -41,6 +55,8 @@ if TYPE_CHECKING:
     )
 
     Candidate = Model | Target | str
+
+_ANTHROPIC = "anthropic"
 
 # Settings that name what one provider keeps; a model of another ignores them, and with them the
 # conversation. "auto" is safe: Pydantic AI then sends a stranger the whole history.
@@ -117,8 +133,8 @@ class FallbackModel(OwnFallbackModel):
 
         def ask(attempt: Attempt) -> Awaitable[ModelResponse]:
             candidate: _Candidate = attempt.target.client
-            settings = self._settings_for(attempt, model_settings)
-            return candidate.request(messages, settings, model_request_parameters)
+            sent, settings = self._as_it_thinks(attempt, messages, model_settings)
+            return candidate.request(sent, settings, model_request_parameters)
 
         response = await self.policy.acall(ask, run=run)
         failed = [*_failed_attempts(run.record), *(response.failed_attempts or ())]
@@ -143,9 +159,9 @@ class FallbackModel(OwnFallbackModel):
 
         async def ask(attempt: Attempt) -> AsyncGenerator[ModelResponseStreamEvent]:
             candidate: _Candidate = attempt.target.client
-            settings = self._settings_for(attempt, model_settings)
+            sent, settings = self._as_it_thinks(attempt, messages, model_settings)
             async with candidate.request_stream(
-                messages, settings, model_request_parameters, run_context
+                sent, settings, model_request_parameters, run_context
             ) as stream:
                 failed = [*_failed_attempts(run.record), *(stream.failed_attempts or ())]
                 stream.failed_attempts = failed or None
@@ -207,6 +223,24 @@ class FallbackModel(OwnFallbackModel):
         if hasattr(getattr(model.provider, "client", None), "max_retries"):
             sent = {"max_retries": 0, **(model.settings or {}), **sent}
         return cast("ModelSettings", {**sent, **attempt.target.params})
+
+    def _as_it_thinks(
+        self, attempt: Attempt, messages: list[ModelMessage], settings: ModelSettings | None
+    ) -> tuple[list[ModelMessage], ModelSettings]:
+        """Return what Anthropic's model takes in a tool loop, as any other takes it.
+
+        Where it is asked to think, it refuses a turn whose tools another model has called: then
+        it is not asked to. Where it is not, it refuses the thoughts of that turn.
+        """
+        model, sent = self.models[attempt.position], self._settings_for(attempt, settings)
+        if model.system != _ANTHROPIC or "adaptive" in (mode := _thinking_mode(model, sent)):
+            return messages, sent
+        is_free = can_think([_outline(one) for one in messages])
+        others_think = any(_thinking_mode(one, one.settings) for one in self.models)
+        if is_free if mode else not others_think:
+            return messages, sent
+        off: Any = {"anthropic_thinking": {"type": "disabled"}} if mode else {}
+        return [*map(_without_thoughts, messages)], cast("ModelSettings", {**sent, **off})
 
     def _sent_to(self, target: Target, settings: ModelSettings | None) -> dict[str, Any]:
         """Return those of a request's own settings that a target gets."""
@@ -279,6 +313,43 @@ def _unwrapped() -> Generator[None]:
         error = group.exceptions[0]
     if error is not None:
         raise error
+
+
+def _thinking_mode(model: Model, settings: Mapping[str, Any] | None) -> str:
+    """Say how settings ask Anthropic's model to think, or nothing where they do not."""
+    asked = settings or {}
+    if model.system != _ANTHROPIC:
+        return ""
+    own = asked.get("anthropic_thinking")
+    if own:
+        return str(own["type"]).replace("disabled", "")
+    adapts = model.profile.get("anthropic_supports_adaptive_thinking", False)
+    return ("adaptive" if adapts else "enabled") if asked.get("thinking") else ""
+
+
+def _outline(message: ModelMessage) -> dict[str, Any]:
+    """Say what kinds of parts a message has in Anthropic's format, and whose the calls are."""
+    if isinstance(message, ModelResponse):
+        kinds = [
+            {"type": "tool_use", "id": part.tool_call_id}
+            if isinstance(part, ToolCallPart)
+            else {"type": "thinking" if _is_thought(part) else "text"}
+            for part in message.parts
+        ]
+        return {"role": "assistant", "content": kinds}
+    is_result = any(isinstance(part, ToolReturnPart | RetryPromptPart) for part in message.parts)
+    return {"role": "user", "content": [{"type": "tool_result" if is_result else "text"}]}
+
+
+def _without_thoughts(message: ModelMessage) -> ModelMessage:
+    if not isinstance(message, ModelResponse) or not any(map(_is_thought, message.parts)):
+        return message
+    return replace(message, parts=[one for one in message.parts if not _is_thought(one)])
+
+
+def _is_thought(part: Any) -> bool:
+    """Tell a thought that Anthropic reads; another provider's is a text to it."""
+    return isinstance(part, ThinkingPart) and part.provider_name == _ANTHROPIC
 
 
 def _targets(candidates: Iterable[Candidate]) -> list[Target]:

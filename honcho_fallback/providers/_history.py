@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from itertools import groupby
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback.providers._formats import (
@@ -20,7 +21,7 @@ from honcho_fallback.providers._formats import (
 from honcho_fallback.providers._provider import CallIds, Provider, all_markers, without_markers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 _THOUGHTS = frozenset({"redacted_thinking", "thinking"})
 
@@ -57,34 +58,88 @@ def portable(messages: Iterable[Any], *, made_by: str, for_: str) -> list[dict[s
     return wanted.write([message for message in shared if message.parts])
 
 
-def can_think(messages: Sequence[Mapping[str, Any]]) -> bool:
+def can_think(messages: Sequence[Mapping[str, Any]], *, made_by: str = "anthropic") -> bool:
     """Tell whether Anthropic's extended thinking may be switched on for a history.
 
     Its API refuses to think in the middle of a turn that did not begin with a thought, as where
     another model made the calls. Without thinking it may refuse the thoughts of that turn, which
-    ``portable`` leaves out: ``portable(messages, made_by="anthropic", for_="anthropic")``.
+    ``portable`` leaves out: ``portable(messages, made_by="anthropic", for_="anthropic")``. A model
+    that thinks adaptively (``{"type": "adaptive"}``) takes either.
 
     Args:
-        messages: In Anthropic's format; objects of its SDK may stand among the dicts.
+        messages: The history; objects of an SDK may stand among the dicts.
+        made_by: The format that it has: ``"anthropic"``, or what a gateway makes Anthropic's of:
+            ``"openai"``, with LiteLLM's ``thinking_blocks``, or ``"openai-responses"``.
+
+    Raises:
+        FallbackConfigError: The format is none of these.
     """
-    turn: list[list[dict[str, Any]]] = []  # the blocks of its answers that call tools
-    for message in map(_plain, messages):
-        blocks = blocks_of(message["content"])
-        kinds = {block["type"] for block in blocks}
-        if message["role"] == "user" and "tool_result" not in kinds:
+    if made_by not in _STEPS:
+        raise FallbackConfigError.unknown(made_by, _STEPS, "made_by")
+    turn: list[_Step] = []
+    for step in _STEPS[made_by]([_plain(message) for message in messages]):
+        if step is None:
             turn = []
-        elif "tool_use" in kinds:
-            turn.append(blocks)
+        elif step.call_ids:
+            turn.append(step)
     # It thinks at the start of a turn, and only where asked to before each of its later calls.
     return all(
-        blocks[0]["type"] in _THOUGHTS or (place and all(map(_is_anthropics, blocks)))
-        for place, blocks in enumerate(turn)
+        step.begins_with_thought
+        or (place and all(one.startswith("toolu_") for one in step.call_ids))
+        for place, step in enumerate(turn)
     )
 
 
-def _is_anthropics(block: Mapping[str, Any]) -> bool:
-    """Tell by its id whether Anthropic's model made a call; other blocks say nothing."""
-    return block["type"] != "tool_use" or str(block["id"]).startswith("toolu_")
+class _Step(NamedTuple):
+    """An answer in the middle of a turn; its calls are Anthropic's where their ids say so."""
+
+    begins_with_thought: bool
+    call_ids: Sequence[str]
+
+
+def _steps_of_anthropic(messages: Sequence[Any]) -> Iterator[_Step | None]:
+    """Yield the answers of a history, and None where a user begins a turn."""
+    for message in messages:
+        blocks = blocks_of(message["content"])
+        kinds = [block["type"] for block in blocks]
+        if message["role"] == "assistant":
+            calls = [str(block["id"]) for block in blocks if block["type"] == "tool_use"]
+            yield _Step(not _THOUGHTS.isdisjoint(kinds[:1]), calls)
+        elif "tool_result" not in kinds:
+            yield None
+
+
+def _steps_of_chat(messages: Sequence[Any]) -> Iterator[_Step | None]:
+    for message in messages:
+        if message["role"] == "assistant":
+            calls = message.get("tool_calls") or ()
+            yield _Step(bool(message.get("thinking_blocks")), [str(one["id"]) for one in calls])
+        elif message["role"] == "user":
+            yield None
+
+
+def _steps_of_items(items: Sequence[Any]) -> Iterator[_Step | None]:
+    for kind, some in groupby(items, _side_of):
+        answer = [*some] if kind == "assistant" else []
+        if answer:
+            calls = [str(one["call_id"]) for one in answer if "call_id" in one]
+            yield _Step(answer[0].get("type") == "reasoning", calls)
+        elif kind == "user":
+            yield None
+
+
+def _side_of(item: Mapping[str, Any]) -> str:
+    """Say who an item of the Responses API is from: a side of the talk, or a tool."""
+    if str(item.get("type")).endswith("_output"):
+        return "tool"
+    return str(item.get("role", "assistant"))
+
+
+_STEPS: Final[Mapping[str, Callable[[Sequence[Any]], Iterator[_Step | None]]]] = {
+    "anthropic": _steps_of_anthropic,
+    "openai": _steps_of_chat,
+    "openai-responses": _steps_of_items,
+}
 
 
 def _format(name: str, value: str) -> Format:

@@ -143,7 +143,8 @@ class AnthropicRules(Rules):
             kinds = ["text"] if isinstance(content, str) else [one["type"] for one in content]
             if is_off and not THOUGHTS.isdisjoint(kinds):
                 faults.append(f"messages.{at}: without thinking no thinking block may be sent")
-            is_own = not is_first and self.wrote.issuperset(calls)
+            # Nothing in a call says who made it but its id.
+            is_own = not is_first and all(call.startswith("toolu_") for call in calls)
             if mode == "enabled" and calls and kinds[0] not in THOUGHTS and not is_own:
                 faults.append(f"messages.{at}: a thinking block must come before tool_use")
             is_first = is_first and not calls

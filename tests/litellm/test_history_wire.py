@@ -264,25 +264,55 @@ def test_a_history_of_responses_goes_on_at_another_provider_and_comes_back(
     assert len(fallback.requests) == 2
 
 
-def test_a_history_of_messages_goes_on_at_another_provider(bench: Bench) -> None:
-    """Signed thinking that came in Anthropic's own format does not go to OpenAI."""
+def test_a_history_of_messages_goes_on_at_another_provider_and_comes_back(bench: Bench) -> None:
+    """Signed thinking in Anthropic's own format stays there; it is off for another's calls."""
     primary, first = member(bench, 0, CHATS["anthropic"][0], AnthropicRules(), anthropic_calls())
     fallback, second = member(bench, 1, "openai/gpt-5.5", ResponsesRules(), responses_calls())
     router, _ = bench.managed(models=[first, second])
     tool = {"name": "thermometer", "input_schema": SCHEMA}
 
     def ask(history: list[Any]) -> Any:
-        options: Json = {"model": "deriver", "max_tokens": 99, "tools": [tool]}
-        return run_async(router.aanthropic_messages(messages=history, **options))
+        thinking = {"type": "enabled", "budget_tokens": 1024}
+        options: Json = {"model": "deriver", "max_tokens": 2048, "tools": [tool]}
+        asked = router.aanthropic_messages(messages=history, thinking=thinking, **options)
+        return run_async(asked)["content"]
 
-    history: list[Any] = [QUESTION]
-    content = ask(history)["content"]
-    results = [
-        {"type": "tool_result", "tool_use_id": f"toolu_{n}", "content": f"{city}: 21"}
+    def answered(content: list[Json]) -> list[Json]:
+        calls = [block["id"] for block in content if block["type"] == "tool_use"]
+        results = [
+            {"type": "tool_result", "tool_use_id": call_id, "content": f"{city}: 21"}
+            for call_id, city in zip(calls, CITIES, strict=True)
+        ]
+        return [{"role": "assistant", "content": content}, {"role": "user", "content": results}]
+
+    history: list[Any] = [QUESTION, *answered(ask([QUESTION]))]  # the primary calls both tools
+    primary.fail(503, times=1)
+    assert "In Lima." in str(ask(history))  # the fallback's
+    assert "secret" not in json.dumps(fallback.bodies)
+
+    primary.fail(503, times=1)
+    history = [QUESTION, *answered(ask([QUESTION]))]  # the fallback calls both tools
+    assert "In Lima." in str(ask(history))  # the primary's
+    assert not primary.refused + fallback.refused
+    assert [body.get("thinking") is None for body in primary.bodies] == [False] * 3 + [True]
+
+
+def test_reasoning_of_responses_is_off_behind_calls_of_another(bench: Bench) -> None:
+    """Claude behind the Responses API is asked to reason by LiteLLM, and refuses it there."""
+    primary, first = member(bench, 0, CHATS["anthropic"][0], AnthropicRules(), anthropic_calls())
+    fallback, second = member(bench, 1, "openai/gpt-5.5", ResponsesRules(), responses_calls())
+    router, _ = bench.managed(models=[first, second])
+    tool = {"type": "function", **FUNCTION}
+    options: Json = {"model": "deriver", "tools": [tool], "reasoning": {"effort": "low"}}
+    options["max_output_tokens"] = 2048
+    primary.fail(503, times=1)
+    answer: Any = run_async(router.aresponses(input=[QUESTION], **options))
+    outputs = [
+        {"type": "function_call_output", "call_id": f"call_{n}", "output": f"{city}: 21"}
         for n, city in enumerate(CITIES)
     ]
-    history += [{"role": "assistant", "content": content}, {"role": "user", "content": results}]
-    primary.fail(503, times=1)
-    assert "In Lima." in str(ask(history)["content"])
+    said = [item.model_dump(exclude_none=True) for item in answer.output]
+    answer = run_async(router.aresponses(input=[QUESTION, *said, *outputs], **options))
+    assert "In Lima." in str(answer.output)
     assert not primary.refused + fallback.refused
-    assert "secret" not in json.dumps(fallback.bodies)
+    assert ["thinking" in body for body in primary.bodies] == [True, False]

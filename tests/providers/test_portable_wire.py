@@ -16,7 +16,7 @@ import pytest
 from google import genai
 from google.genai.types import HttpOptions
 
-from honcho_fallback import FallbackPolicy, Target
+from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.providers import can_think, portable
 from tests.helpers import wire
 from tests.helpers.provider import Reply
@@ -282,3 +282,54 @@ def test_claude_thinks_in_a_turn_that_it_began(
 
     said = {"role": "assistant", "content": "Lima."}
     assert can_think([*history, said, {"role": "user", "content": "Why?"}])
+
+
+CHAT_CALL = {"id": "toolu_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+ITEM_CALL = {"type": "function_call", "call_id": "toolu_1", "name": "f", "arguments": "{}"}
+CHAT_RESULT = {"role": "tool", "tool_call_id": "toolu_1", "content": "21"}
+ITEM_RESULT = {"type": "function_call_output", "call_id": "toolu_1", "output": "21"}
+ASKED = {"role": "user", "content": QUESTION}
+
+
+def chat_of(call: Json, *, thought: bool) -> list[Json]:
+    """Return one round of a chat as LiteLLM writes Anthropic's."""
+    thoughts = {"thinking_blocks": [{"type": "thinking", "signature": "s"}]} if thought else {}
+    said = {"role": "assistant", "tool_calls": [call], **thoughts}
+    return [said, {**CHAT_RESULT, "tool_call_id": call["id"]}]
+
+
+def items_of(call: Json, *, thought: bool) -> list[Json]:
+    """Return one round of the Responses API's items."""
+    result = {**ITEM_RESULT, "call_id": call["call_id"]}
+    return [*([{"type": "reasoning", "summary": []}] if thought else []), call, result]
+
+
+@pytest.mark.parametrize(
+    ("rounds", "may"),
+    [
+        ([("toolu_1", True)], True),
+        ([("toolu_1", False)], False),
+        ([("toolu_1", True), ("toolu_2", False)], True),
+        ([("toolu_1", True), ("call_2", False)], False),
+        ([("toolu_1", True), ("call_2", True)], True),
+    ],
+)
+def test_whether_claude_may_think_is_known_of_what_gateways_write(
+    rounds: list[tuple[str, bool]], may: bool
+) -> None:
+    """In LiteLLM's chats and in items of the Responses API as in Anthropic's own messages."""
+    chat, items = [ASKED], [ASKED]
+    for call_id, thought in rounds:
+        chat += chat_of({**CHAT_CALL, "id": call_id}, thought=thought)
+        items += items_of({**ITEM_CALL, "call_id": call_id}, thought=thought)
+    for history, made_by in ((chat, "openai"), (items, "openai-responses")):
+        assert can_think(history, made_by=made_by) is may
+        assert can_think(
+            [*history, {"role": "assistant", "content": "21."}, ASKED], made_by=made_by
+        )
+
+
+def test_whether_claude_may_think_is_asked_in_a_format_that_it_speaks() -> None:
+    """Google's has no thoughts of Claude's."""
+    with pytest.raises(FallbackConfigError, match="made_by"):
+        can_think([], made_by="google")
