@@ -30,6 +30,8 @@ _CLOUDS_OF_CLAUDE = frozenset({"azure_ai", "bedrock", "vertex_ai"})
 _STRICT = frozenset({_CLAUDE, _GOOGLE, _OPENAI, "bedrock", "groq", "mistralai"})
 # LiteLLM puts Google's signature behind the id of a call.
 _SIGNED_ID = "__thought__"
+# And OpenAI's reasoning into a redacted thought, which it takes out again for Anthropic.
+_PACKED = "litellm_encrypted_reasoning:"
 
 
 def provider_of(target: Target) -> Provider:
@@ -67,13 +69,26 @@ def as_it_thinks(
     """
     if not all(isinstance(one, dict) for one in messages):
         return messages, {}  # LiteLLM says what is wrong with it
-    if can_think(messages, made_by=made_by) if asked else not others_think:
+    signed = [*map(_with_signed_thoughts, messages)]
+    if can_think(signed, made_by=made_by) if asked else not others_think:
         return messages, {}
     if made_by == "openai":
         plain = [_without(one, _THOUGHTS) for one in messages]
     else:
         plain = portable(messages, made_by=made_by, for_=made_by)
     return plain, dict.fromkeys(asked)
+
+
+def _with_signed_thoughts(message: dict[str, Any]) -> dict[str, Any]:
+    """Return a message without what LiteLLM packs into a thought for another provider."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    return {**message, "content": [one for one in content if not _is_packed(one)]}
+
+
+def _is_packed(block: Any) -> bool:
+    return isinstance(block, dict) and str(block.get("data")).startswith(_PACKED)
 
 
 def accepted_items(items: list[Any], provider: Provider, *, is_stranger: bool) -> list[Any]:

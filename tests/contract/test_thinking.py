@@ -103,7 +103,7 @@ class Kit:
 
     async def anthropic(self, speaker: Any, url: str, messages: list[Any]) -> Any:
         client = anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0)
-        thinking = speaker.thinking or {"type": "disabled"}
+        thinking: Any = speaker.thinking or {"type": "disabled"}
         if thinking["type"] != "adaptive" and not can_think(messages):
             messages = portable(messages, made_by="anthropic", for_="anthropic")
             thinking = {"type": "disabled"}
@@ -187,7 +187,11 @@ class LiteLLM:
     async def loop(self, speakers: list[Any], urls: list[str]) -> str:
         models: list[Any] = []
         for rank, (speaker, url) in enumerate(zip(speakers, urls, strict=True)):
-            params = {"model": litellm_name(speaker), "api_base": url, "api_key": f"k{rank}"}
+            params: dict[str, Any] = {
+                "model": litellm_name(speaker),
+                "api_base": url,
+                "api_key": f"k{rank}",
+            }
             if isinstance(speaker, Claude):
                 params |= {"max_tokens": 2048, **thinking_of(speaker)}
             info = {"id": str(rank), "fallback_rank": rank}
