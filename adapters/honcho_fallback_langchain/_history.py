@@ -7,7 +7,6 @@ middle of a tool loop would end in a 400. Text and tool calls are what all of th
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, cast
 
@@ -28,9 +27,10 @@ from honcho_fallback_langchain._metadata import KEY
 from honcho_fallback_langchain._sdk import differ, integration_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from honcho_fallback import Target
+    from honcho_fallback.providers import CallIds
 
 Block = str | dict[str, Any]
 
@@ -126,12 +126,12 @@ def for_provider(given: Any, reader: Reader) -> Any:
     if not isinstance(messages, list) or all(map(_is_plain, messages)):
         return messages
     messages = convert_to_messages(messages)
+    ids = reader.writes.call_ids()
     converted: list[BaseMessage] = []
-    for message in _with_valid_ids(messages, reader):
-        changes = _changes(message, reader)
-        copy = message.model_copy(update=changes) if changes else message
-        if not changes or not _says_nothing(copy):
-            converted.append(copy)
+    for message in messages:
+        copy = _with(message, _changes(message, reader))
+        if copy is message or not _says_nothing(copy):
+            converted.append(copy if ids is None else _with(copy, _valid_ids(copy, ids, reader)))
     same = len(converted) == len(messages) and not differ(converted, messages)
     return given if same else converted
 
@@ -267,10 +267,9 @@ def _shared_by_all(message: AIMessage, reader: Reader) -> dict[str, Any]:
     text: Any = message.content
     calls: list[dict[str, Any]] = []
     if is_list(text) and not all(map(_is_plain_text, _blocks(message))):
-        text = "".join(map(_text_of, _blocks(message)))
-        if reader.format == RESPONSES:
-            calls = list(_client_calls(message))
-        fields["tool_calls"] = [*message.tool_calls, *_calls_only_in_blocks(message)]
+        fields = _text_and_calls(message)
+        text = fields["content"]
+        calls = [*_client_calls(message)] if reader.format == RESPONSES else []
         fields["response_metadata"] = _without(message.response_metadata, "output_version")
     extra = message.additional_kwargs
     if any(extra[name] for name in extra.keys() - _SHARED_KWARGS):
@@ -282,7 +281,15 @@ def _shared_by_all(message: AIMessage, reader: Reader) -> dict[str, Any]:
         text = ""  # some refuse blank text; none at all is no text block
     if calls:
         text = [*([{"type": "text", "text": text}] if text else []), *calls]
-    return _changed(message, {"content": text, **fields})
+    return _changed(message, {**fields, "content": text})
+
+
+def _text_and_calls(message: AIMessage) -> dict[str, Any]:
+    """Return an answer's content as its text, and all its calls beside it."""
+    content = cast("Block | list[Block]", message.content)
+    text = content if isinstance(content, str) else "".join(map(_text_of, _blocks(message)))
+    calls = [*message.tool_calls, *_calls_only_in_blocks(message)]
+    return {"content": text, "tool_calls": calls}
 
 
 def _without(entries: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -325,79 +332,46 @@ def _client_calls(message: AIMessage) -> Iterator[dict[str, Any]]:
 # Tool-call ids: valid for the reader, and distinct over the whole history.
 
 
-def _with_valid_ids(messages: list[BaseMessage], reader: Reader) -> list[BaseMessage]:
-    """Return messages with ids that the reader takes."""
-    ids = reader.writes.call_ids()
-    if ids is None:
-        return messages
-    renamed: list[BaseMessage] = []
-    for message in messages:
-        changes: dict[str, Any] = {}
-        if not isinstance(message, AIMessage):
-            changes = _results_renamed(message, ids.of_result)
-        elif call_ids := _call_ids(message):
-            writer = message.response_metadata.get("model_provider")
-            own = isinstance(writer, str) and reader.may_read(writer, _author_of(message))
-            names: dict[str, list[str]] = {}
-            for call_id, new_id in zip(call_ids, ids.of_calls(call_ids, own=own), strict=True):
-                names.setdefault(call_id, []).append(new_id)
-            changes = _calls_renamed(message, names)
-        renamed.append(message.model_copy(update=changes) if changes else message)
-    return renamed
+def _valid_ids(message: BaseMessage, ids: CallIds, reader: Reader) -> dict[str, Any]:
+    """Return what has to change for a message's calls or results to have ids that are taken.
 
-
-def _call_ids(message: AIMessage) -> list[str]:
-    listed = [call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)]
-    in_blocks = [
-        block.get(_CALL_BLOCKS[block["type"]])
-        for block in _dicts(_blocks(message))
-        if block.get("type") in _CALL_BLOCKS
-    ]
-    # A block of a call that is listed is the same call once more.
-    return [one for one in (*listed, *(one for one in in_blocks if one not in listed)) if one]
-
-
-def _calls_renamed(message: AIMessage, names: Mapping[str, list[str]]) -> dict[str, Any]:
-    if all(new_ids == [call_id] for call_id, new_ids in names.items()):
+    An answer with a new id keeps its text and its calls: its blocks name the old one.
+    """
+    if not isinstance(message, AIMessage):
+        return _results_renamed(message, ids)
+    plain = _text_and_calls(message) | {"invalid_tool_calls": message.invalid_tool_calls}
+    calls = {name: plain[name] for name in ("tool_calls", "invalid_tool_calls")}
+    call_ids = [call["id"] for some in calls.values() for call in some if call["id"]]
+    writer = message.response_metadata.get("model_provider")
+    own = isinstance(writer, str) and reader.may_read(writer, _author_of(message))
+    new_ids = ids.of_calls(call_ids, own=own) if call_ids else []
+    if new_ids == call_ids:
         return {}
-    listed = {call_id: deque(new_ids) for call_id, new_ids in names.items()}
-    in_blocks = {call_id: deque(new_ids) for call_id, new_ids in names.items()}
-    fields: dict[str, Any] = {
-        name: [{**call, "id": _next(listed, call["id"])} for call in getattr(message, name)]
-        for name in ("tool_calls", "invalid_tool_calls")
+    left = iter(new_ids)
+    renamed = {
+        name: [{**call, "id": next(left) if call["id"] else None} for call in some]
+        for name, some in calls.items()
     }
-    content = _ids_renamed(message, _CALL_BLOCKS, lambda call_id: _next(in_blocks, call_id))
-    return _changed(message, fields | {"content": content})
+    return plain | renamed
 
 
-def _results_renamed(message: BaseMessage, renamed: Callable[[str], str]) -> dict[str, Any]:
+def _results_renamed(message: BaseMessage, ids: CallIds) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     if isinstance(message, ToolMessage):
-        new_ids = {message.tool_call_id: renamed(message.tool_call_id)}
-        fields["tool_call_id"] = new_ids[message.tool_call_id]
-        # A block of it is the same result.
-        renamed = lambda call_id: new_ids.get(call_id, call_id)  # noqa: E731 # in place of the other
-    return _changed(message, fields | {"content": _ids_renamed(message, _RESULT_BLOCKS, renamed)})
+        fields["tool_call_id"] = ids.of_result(message.tool_call_id)
+    if is_list(message.content):
+        fields["content"] = [
+            # A block of a tool's message is the same result.
+            {**one, "tool_use_id": fields.get("tool_call_id") or ids.of_result(one["tool_use_id"])}
+            if is_block(one) and "tool_use_id" in one
+            else one
+            for one in _blocks(message)
+        ]
+    return _changed(message, fields)
 
 
-def _ids_renamed(
-    message: BaseMessage, fields: Mapping[str, str], renamed: Callable[[str], str]
-) -> Any:
-    if not is_list(message.content):
-        return message.content
-    blocks = [dict(block) if isinstance(block, dict) else block for block in _blocks(message)]
-    for block in _dicts(blocks):
-        field = fields.get(str(block.get("type")))
-        if field in block:
-            block[field] = renamed(block[field])
-    return blocks
-
-
-def _next(names: dict[str, deque[str]], call_id: str) -> str:
-    new_ids = names.get(call_id)
-    if new_ids is None:
-        return call_id
-    return new_ids.popleft() if len(new_ids) > 1 else new_ids[0]
+def _with(message: BaseMessage, changes: dict[str, Any]) -> BaseMessage:
+    return message.model_copy(update=changes) if changes else message
 
 
 def _changed(message: BaseMessage, fields: Mapping[str, Any]) -> dict[str, Any]:
@@ -419,14 +393,6 @@ _PLAIN: Final = frozenset({HumanMessage, SystemMessage})
 _SHARED_KWARGS: Final = frozenset({"name"})
 _SERVER_IDS: Final = ("msg_", "resp_")  # OpenAI looks for what such an id names
 _TEXT_IN: Final = {"text": "text", "output_text": "text", "refusal": "refusal"}
-_CALL_BLOCKS: Final = {
-    "apply_patch_call": "call_id",
-    "custom_tool_call": "call_id",
-    "function_call": "call_id",
-    "tool_call": "id",
-    "tool_use": "id",
-}
-_RESULT_BLOCKS: Final = {"apply_patch_call_output": "call_id", "tool_result": "tool_use_id"}
 # Blocks that a client answers, and the fields of theirs that name what the account keeps. The
 # answer to a request for approval names it.
 _CLIENT_CALLS: Final[Mapping[str, tuple[str, ...]]] = {

@@ -228,7 +228,7 @@ def test_an_id_is_made_valid_wherever_it_stands(reader: str) -> None:
         (first.invalid_tool_calls[0]["id"], two.tool_call_id),
     ]
     if reads_blocks:  # to others it is a call of Anthropic's
-        pairs.append((second.content[0]["id"], three.tool_call_id))
+        pairs.append((second.tool_calls[0]["id"], three.tool_call_id))
         pairs.append((three.content[0]["tool_use_id"], three.tool_call_id))
     for call, result in pairs:
         assert call == result

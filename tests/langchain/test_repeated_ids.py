@@ -39,7 +39,7 @@ def test_a_result_belongs_to_the_latest_call() -> None:
 
 
 def test_blocks_and_invalid_calls_are_renamed_alike() -> None:
-    """What stands in the content is the call that is listed, and not one more."""
+    """What stands in the content is the call that is listed, and goes where it has a new id."""
     block = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
     listed = [tool_call(name="f", args={}, id="a")]
     broken = [invalid_tool_call(name="f", args="{", id="a", error=None)]
@@ -56,14 +56,13 @@ def test_blocks_and_invalid_calls_are_renamed_alike() -> None:
     sent: list[Any] = sent_to("anthropic", history)
     first, second, third, fourth = (sent[place] for place in (0, 2, 4, 6))
     assert first.content == [block]
-    assert (
-        second.content[0]["id"] == second.tool_calls[0]["id"] == sent[3].content[0]["tool_use_id"]
-    )
-    assert third.content[0]["id"] == sent[5].tool_call_id
+    assert second.content == third.content == ""
+    assert second.tool_calls[0]["id"] == sent[3].content[0]["tool_use_id"]
+    assert third.tool_calls[0]["id"] == sent[5].tool_call_id
     names = {
         "a",
-        second.content[0]["id"],
-        third.content[0]["id"],
+        second.tool_calls[0]["id"],
+        third.tool_calls[0]["id"],
         fourth.invalid_tool_calls[0]["id"],
     }
     assert len(names) == 4
@@ -78,10 +77,9 @@ def test_a_call_beside_listed_ones_has_an_id_too() -> None:
     assert [one.tool_calls[0]["id"] for one in (sent[0], sent[3])] == [
         one.tool_call_id for one in (sent[1], sent[4])
     ]
-    assert [one.content[0]["id"] for one in (sent[0], sent[3])] == [
-        one.content[0]["tool_use_id"] for one in (sent[2], sent[5])
-    ]
-    assert len({sent[0].content[0]["id"], sent[3].content[0]["id"]}) == 2
+    ids = [sent[0].content[0]["id"], sent[3].tool_calls[1]["id"]]
+    assert ids == [one.content[0]["tool_use_id"] for one in (sent[2], sent[5])]
+    assert len({*ids}) == 2
 
 
 def test_a_result_and_its_block_are_one_result() -> None:
