@@ -55,7 +55,7 @@ def read_chain(agent: str, settings: Settings) -> tuple[tuple[PlannedTarget, ...
     notices: list[Notice] = []
     for node in _nodes(settings.model_of(agent), SLOTS[agent]):
         notices += _unknown(node)
-        named = _named(node, settings, notices)
+        named = _named(node, notices)
         planned = None if named is None else _planned(node, *named, settings, notices)
         if planned is None:
             continue
@@ -80,7 +80,7 @@ def _nodes(primary: ModelSettings, env: str) -> Iterator[_Node]:
         node = node.fallback
 
 
-def _named(node: _Node, defaults: Settings, notices: list[Notice]) -> tuple[str, str] | None:
+def _named(node: _Node, notices: list[Notice]) -> tuple[str, str] | None:
     transport, model = node.settings.transport, node.settings.model
     if not node.is_fallback:
         return transport or DEFAULT_TRANSPORT, model or DEFAULT_MODEL
@@ -94,13 +94,9 @@ def _named(node: _Node, defaults: Settings, notices: list[Notice]) -> tuple[str,
         for name, value in (("TRANSPORT", transport), ("MODEL", model))
         if value is None
     )
-    # To Honcho an empty model is one that it asks for, and its requests fail.
-    starts = transport is not None and defaults.variable(f"{node.env}__MODEL") == ""
     problem = f"the fallback is ignored, {missing} is missing"
-    if not starts:
-        problem = f"Honcho does not start, {problem}"
     fix = "set both TRANSPORT and MODEL, or MODEL=transport/model, or neither"
-    notices.append(Notice(node.env, problem, fix, effect="fails" if starts else "stops"))
+    notices.append(Notice(node.env, problem, fix))
     return None
 
 

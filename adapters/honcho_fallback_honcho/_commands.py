@@ -30,8 +30,7 @@ _OPTION_OF = {"env_file": "--env-file", "toml": "--toml"}
 def doctor(env_file: _EnvFile = None, toml: _Toml = None) -> None:
     """Read the settings of Honcho's models; say who is asked, what Honcho ignores, what to mend.
 
-    No key is shown. Exit status 1 where Honcho does not start, sends data elsewhere, or something
-    could not work.
+    No key is shown. Exit status 1 where Honcho sends data elsewhere, or something could not work.
     """
     with _clear_endings():
         from honcho_fallback_honcho._doctor import examine  # noqa: PLC0415 # see above

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 _Line = tuple[str, str]  # the text, without markup, and one of rich's styles
 
 _BLANK: _Line = ("", "")
-_STYLES = {"hint": "yellow", "fails": "red", "stops": "red", "elsewhere": "bold red"}
+_STYLES = {"hint": "yellow", "fails": "red", "elsewhere": "bold red"}
 _OURS = "As load_policies() and load_chat_models() read them; where Honcho differs, see above:"
 _IN_HONCHO = (
     "Honcho asks the fallback in the last of three attempts; with policy_from() after the first.",
@@ -60,15 +60,13 @@ def read_for_honcho(env_file: Path | None, toml: Path | None) -> Reading:
 def _answer(reading: Reading) -> _Line:
     count = Counter(notice.effect for notice in reading.notices)
     settings = {effect: f"{n} setting{'s' * (n > 1)}" for effect, n in count.items()}
-    if "stops" in settings:
-        return f"Honcho does not start: {settings['stops']}.", "bold red"
     covered = sum(len(chain) > 1 for chain in reading.chains.values())
     answer = f"{covered} of {len(reading.chains)} agents have a fallback"
     if "elsewhere" in settings:
         data = f"Honcho sends data elsewhere than these settings say: {settings['elsewhere']}"
         return f"{data}; {answer}.", "bold red"
     fails = f"; {settings['fails']} cannot work" if "fails" in settings else ""
-    return f"Honcho starts; {answer}{fails}.", "bold red" if fails else "bold"
+    return f"{answer}{fails}.", "bold red" if fails else "bold"
 
 
 def print_lines(console: Console, lines: Iterable[_Line]) -> None:

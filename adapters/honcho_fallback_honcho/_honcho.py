@@ -1,19 +1,19 @@
-"""Where Honcho itself reads the settings otherwise: what it refuses, ignores, and sends elsewhere.
+"""Where Honcho itself reads the settings otherwise: what it ignores, and sends elsewhere.
 
 As its settings module and its registry of clients were seen to do (main, 2026-08-20).
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING
 
-from honcho_fallback_honcho._model_settings import ModelSettings
 from honcho_fallback_honcho._notices import Effect, Notice, merged
 from honcho_fallback_honcho._slots import DEFAULT_TRANSPORT, SLOTS, TRANSPORTS, host_of, key_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from honcho_fallback_honcho._model_settings import ModelSettings
     from honcho_fallback_honcho._policies import Reading
     from honcho_fallback_honcho._settings import Settings
 
@@ -27,56 +27,33 @@ _OURS = ("LLM_DEFAULT_TIMEOUT", "LLM_LMSTUDIO_", "LLM_NOUS_", "LLM_OPENAI_COMPAT
 _WE_READ_IT = "load_policies() and load_chat_models() read it"
 
 
-class _Node(NamedTuple):
-    env: str
-    settings: ModelSettings
-    transport: str | None
-    is_empty_model: bool
-
-
 def differences(reading: Reading) -> tuple[Notice, ...]:
-    """Say where Honcho does something else than our loaders with the same settings."""
+    """Say what Honcho ignores of what our loaders read, and where it sends data instead."""
     settings, notices = reading.settings, []
     for name in reading.names:
         is_ours = name.startswith(_OURS) and name.lower() in type(settings).model_fields
         if is_ours and settings.variable(name) != "":
             notices.append(Notice(name, "Honcho has no such setting", _WE_READ_IT, effect="hint"))
     for agent, env in SLOTS.items():
-        for node in _nodes(env, settings.model_of(agent), settings):
-            found = [*_refused(node), *_ignored(node, settings)]
+        for node, model, transport in _nodes(env, settings.model_of(agent)):
+            found = _ignored(node, model, transport, settings)
             notices += [notice._replace(agents=(agent,)) for notice in found]
     return merged(notices)
 
 
-def _nodes(env: str, primary: ModelSettings, settings: Settings) -> Iterator[_Node]:
-    is_empty = settings.variable(f"{env}__MODEL") == ""
-    yield _Node(env, primary, primary.transport or DEFAULT_TRANSPORT, is_empty)
-    env, fallback = f"{env}__FALLBACK", primary.fallback or ModelSettings()
-    is_empty = settings.variable(f"{env}__MODEL") == ""
-    if is_empty or not fallback.is_empty:
+def _nodes(env: str, primary: ModelSettings) -> Iterator[tuple[str, ModelSettings, str | None]]:
+    """Yield the two models that Honcho asks for an agent, and over which transport."""
+    yield env, primary, primary.transport or DEFAULT_TRANSPORT
+    fallback = primary.fallback
+    if fallback is not None and not fallback.is_empty:
         prefix = (fallback.model or "").partition("/")[0]
-        named = fallback.transport or (prefix if prefix in TRANSPORTS else None)
-        yield _Node(env, fallback, named, is_empty)
+        named = prefix if prefix in TRANSPORTS else None
+        yield f"{env}__FALLBACK", fallback, fallback.transport or named
 
 
-def _refused(node: _Node) -> Iterator[Notice]:
-    env, transport, is_fallback = node.env, node.transport, node.env.endswith("__FALLBACK")
-    if node.is_empty_model and node.settings.is_empty and is_fallback:
-        why, fix = "the model is empty", f"set it, or remove {env}__MODEL"
-        yield Notice(f"{env}__MODEL", f"Honcho does not start: {why}", fix, effect="stops")
-    elif transport and transport not in _SDKS:
-        why = f"it knows no {transport}, load_policies() does"
-        fix = "openai, with OVERRIDES__BASE_URL and OVERRIDES__API_KEY, is any server of its kind"
-        yield Notice(f"{env}__TRANSPORT", f"Honcho does not start: {why}", fix, effect="stops")
-    elif node.is_empty_model and not is_fallback:
-        yield Notice(f"{env}__MODEL", "empty, each request fails", "set it")
-    if node.settings.fallback is not None and is_fallback:
-        name, problem = f"{env}__FALLBACK", "one too many for Honcho"
-        yield Notice(name, problem, _WE_READ_IT, effect="hint")
-
-
-def _ignored(node: _Node, settings: Settings) -> Iterator[Notice]:
-    env, model, transport = node.env, node.settings, node.transport
+def _ignored(
+    env: str, model: ModelSettings, transport: str | None, settings: Settings
+) -> Iterator[Notice]:
     if transport not in _SDKS:
         return
     own, shared, sdk = model.overrides, settings.url(transport), _SDKS[transport]
@@ -93,6 +70,8 @@ def _ignored(node: _Node, settings: Settings) -> Iterator[Notice]:
         problem = f"Honcho ignores it and sends {key_name(transport)} to {host}"
         fix = f"the name is {env}__OVERRIDES__API_KEY"
         yield Notice(f"{env}__API_KEY", problem, fix, effect=to)
+    if model.fallback is not None and env.endswith("__FALLBACK"):
+        yield Notice(f"{env}__FALLBACK", "one too many for Honcho", _WE_READ_IT, effect="hint")
     if from_sdk and not configured:
         problem = f"none of Honcho's settings, yet it sends the data to {host}"
         fix = f"unset it, or set LLM_{transport.upper()}_BASE_URL"

@@ -21,7 +21,7 @@ _FAMILIES = {
 }
 
 
-Effect = Literal["stops", "elsewhere", "fails", "hint"]
+Effect = Literal["elsewhere", "fails", "hint"]
 
 
 class Notice(NamedTuple):
@@ -32,8 +32,7 @@ class Notice(NamedTuple):
         problem: What is wrong.
         fix: What to do.
         agents: The agents that it concerns; none where it is nobody's in particular.
-        effect: What comes of it in Honcho: it does not start, sends data elsewhere, a request
-            fails, or nothing.
+        effect: What comes of it: Honcho sends data elsewhere, something fails, or nothing.
     """
 
     name: str

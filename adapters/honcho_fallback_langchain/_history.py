@@ -160,7 +160,7 @@ def as_it_thinks(
     messages = convert_to_messages(messages) if is_list(messages) else []
     keep_of: str | None = reader.target.model
     if mode == "enabled":
-        if can_think([_outline(one) for one in messages]):
+        if can_think([_outline(one) for one in messages], made_by="openai"):
             return given, settings
         settings, keep_of = {**settings, "thinking": None}, None
     plain = [_without_thoughts(one, keep_of) for one in messages]
@@ -179,14 +179,15 @@ def _without_thoughts(message: BaseMessage, keep_of: str | None) -> BaseMessage:
 
 
 def _outline(message: BaseMessage) -> dict[str, Any]:
-    """Say what kinds of blocks a message has in Anthropic's format, and whose the calls are."""
-    if isinstance(message, ToolMessage):
-        return {"role": "user", "content": [{"type": "tool_result"}]}
+    """Say whose a message is, and of an answer whose its calls are and whether it thought."""
     if not isinstance(message, AIMessage):
-        return {"role": "user", "content": _blocks(message)}
-    blocks = [{"type": "thinking" if _is_thought(one) else "text"} for one in _blocks(message)]
-    calls = [{"type": "tool_use", "id": call["id"]} for call in message.tool_calls]
-    return {"role": "assistant", "content": [*blocks, *calls]}
+        return {"role": "tool" if isinstance(message, ToolMessage) else "user"}
+    thoughts = [*filter(_is_thought, _blocks(message))]
+    return {
+        "role": "assistant",
+        "tool_calls": message.tool_calls,
+        "thinking_blocks": bool(thoughts),
+    }
 
 
 def _is_thought(block: Block) -> bool:

@@ -18,10 +18,9 @@ from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequestAttempt,
     ModelResponse,
-    RetryPromptPart,
     ThinkingPart,
     ToolCallPart,
-    ToolReturnPart,
+    UserPromptPart,
 )
 from pydantic_ai.models import Model, infer_model
 from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
@@ -235,7 +234,7 @@ class FallbackModel(OwnFallbackModel):
         model, sent = self.models[attempt.position], self._settings_for(attempt, settings)
         if model.system != _ANTHROPIC or "adaptive" in (mode := _thinking_mode(model, sent)):
             return messages, sent
-        is_free = can_think([_outline(one) for one in messages])
+        is_free = can_think([_outline(one) for one in messages], made_by="openai")
         others_think = any(_thinking_mode(one, one.settings) for one in self.models)
         if is_free if mode else not others_think:
             return messages, sent
@@ -328,21 +327,17 @@ def _thinking_mode(model: Model, settings: Mapping[str, Any] | None) -> str:
 
 
 def _outline(message: ModelMessage) -> dict[str, Any]:
-    """Say what kinds of parts a message has in Anthropic's format, and whose the calls are."""
-    if isinstance(message, ModelResponse):
-        kinds = [
-            {"type": "tool_use", "id": part.tool_call_id}
-            if isinstance(part, ToolCallPart)
-            else {"type": "thinking" if _is_thought(part) else "text"}
-            for part in message.parts
-        ]
-        return {"role": "assistant", "content": kinds}
-    is_result = any(isinstance(part, ToolReturnPart | RetryPromptPart) for part in message.parts)
-    return {"role": "user", "content": [{"type": "tool_result" if is_result else "text"}]}
+    """Say whose a message is, and of an answer whose its calls are and whether it thought."""
+    if not isinstance(message, ModelResponse):
+        begins_turn = any(isinstance(part, UserPromptPart) for part in message.parts)
+        return {"role": "user" if begins_turn else "tool"}
+    calls = [{"id": part.tool_call_id} for part in message.parts if isinstance(part, ToolCallPart)]
+    thoughts = [*filter(_is_thought, message.parts)]
+    return {"role": "assistant", "tool_calls": calls, "thinking_blocks": bool(thoughts)}
 
 
 def _without_thoughts(message: ModelMessage) -> ModelMessage:
-    if not isinstance(message, ModelResponse) or not any(map(_is_thought, message.parts)):
+    if not isinstance(message, ModelResponse):
         return message
     return replace(message, parts=[one for one in message.parts if not _is_thought(one)])
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from itertools import groupby
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Any, Final
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback.providers._formats import (
@@ -21,7 +21,7 @@ from honcho_fallback.providers._formats import (
 from honcho_fallback.providers._provider import CallIds, Provider, all_markers, without_markers
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 _THOUGHTS = frozenset({"redacted_thinking", "thinking"})
 
@@ -76,66 +76,60 @@ def can_think(messages: Sequence[Mapping[str, Any]], *, made_by: str = "anthropi
     """
     if made_by not in _STEPS:
         raise FallbackConfigError.unknown(made_by, _STEPS, "made_by")
-    turn: list[_Step] = []
+    turn: list[tuple[bool, list[str]]] = []  # of its answers that call tools
     for step in _STEPS[made_by]([_plain(message) for message in messages]):
         if step is None:
             turn = []
-        elif step.call_ids:
+        elif step[1]:
             turn.append(step)
     # It thinks at the start of a turn, and only where asked to before each of its later calls.
     return all(
-        step.begins_with_thought
-        or (place and all(one.startswith("toolu_") for one in step.call_ids))
-        for place, step in enumerate(turn)
+        begins_with_thought or (place and all(one.startswith("toolu_") for one in call_ids))
+        for place, (begins_with_thought, call_ids) in enumerate(turn)
     )
 
 
-class _Step(NamedTuple):
-    """An answer in the middle of a turn; its calls are Anthropic's where their ids say so."""
-
-    begins_with_thought: bool
-    call_ids: Sequence[str]
+# The steps of a history: of an answer, whether it begins with a thought and the ids of its calls;
+# None where a user begins a turn.
 
 
-def _steps_of_anthropic(messages: Sequence[Any]) -> Iterator[_Step | None]:
-    """Yield the answers of a history, and None where a user begins a turn."""
+def _steps_of_anthropic(messages: Iterable[Any]) -> Iterator[tuple[bool, list[str]] | None]:
     for message in messages:
         blocks = blocks_of(message["content"])
         kinds = [block["type"] for block in blocks]
         if message["role"] == "assistant":
             calls = [str(block["id"]) for block in blocks if block["type"] == "tool_use"]
-            yield _Step(not _THOUGHTS.isdisjoint(kinds[:1]), calls)
+            yield not _THOUGHTS.isdisjoint(kinds[:1]), calls
         elif "tool_result" not in kinds:
             yield None
 
 
-def _steps_of_chat(messages: Sequence[Any]) -> Iterator[_Step | None]:
+def _steps_of_chat(messages: Iterable[Any]) -> Iterator[tuple[bool, list[str]] | None]:
     for message in messages:
         if message["role"] == "assistant":
-            calls = message.get("tool_calls") or ()
-            yield _Step(bool(message.get("thinking_blocks")), [str(one["id"]) for one in calls])
+            calls = [str(one["id"]) for one in message.get("tool_calls") or ()]
+            yield bool(message.get("thinking_blocks")), calls
         elif message["role"] == "user":
             yield None
 
 
-def _steps_of_items(items: Sequence[Any]) -> Iterator[_Step | None]:
-    for kind, some in groupby(items, _side_of):
-        answer = [*some] if kind == "assistant" else []
-        if answer:
+def _steps_of_items(items: Iterable[Any]) -> Iterator[tuple[bool, list[str]] | None]:
+    for side, some in groupby(items, _side_of):
+        if side == "assistant":
+            answer = [*some]
             calls = [str(one["call_id"]) for one in answer if "call_id" in one]
-            yield _Step(answer[0].get("type") == "reasoning", calls)
-        elif kind == "user":
+            yield answer[0].get("type") == "reasoning", calls
+        elif side == "user":
             yield None
 
 
 def _side_of(item: Mapping[str, Any]) -> str:
-    """Say who an item of the Responses API is from: a side of the talk, or a tool."""
-    if str(item.get("type")).endswith("_output"):
-        return "tool"
-    return str(item.get("role", "assistant"))
+    """Say who an item is from: a side of the talk, or a tool."""
+    is_result = str(item.get("type")).endswith("_output")
+    return "tool" if is_result else str(item.get("role", "assistant"))
 
 
-_STEPS: Final[Mapping[str, Callable[[Sequence[Any]], Iterator[_Step | None]]]] = {
+_STEPS: Final = {
     "anthropic": _steps_of_anthropic,
     "openai": _steps_of_chat,
     "openai-responses": _steps_of_items,
