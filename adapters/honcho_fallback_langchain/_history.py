@@ -342,7 +342,7 @@ def _valid_ids(message: BaseMessage, ids: CallIds, reader: Reader) -> dict[str, 
         return _results_renamed(message, ids)
     plain = _text_and_calls(message) | {"invalid_tool_calls": message.invalid_tool_calls}
     calls = {name: plain[name] for name in ("tool_calls", "invalid_tool_calls")}
-    call_ids = [call["id"] for some in calls.values() for call in some if call["id"]]
+    call_ids: list[str] = [one["id"] for some in calls.values() for one in some if one["id"]]
     writer = message.response_metadata.get("model_provider")
     own = isinstance(writer, str) and reader.may_read(writer, _author_of(message))
     new_ids = ids.of_calls(call_ids, own=own) if call_ids else []
