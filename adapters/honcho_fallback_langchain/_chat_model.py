@@ -38,6 +38,8 @@ if TYPE_CHECKING:
 _PASSED_ON = frozenset(
     {"cache", "custom_get_token_ids", "disable_streaming", "output_version", "rate_limiter"}
 )
+# By them create_agent decides whether a model takes a schema.
+_NAMES = frozenset({"model", "model_id", "model_name"})
 _BOUND_TOOLS = frozenset({"tool_choice", "tools"})
 _UNHEARD: RunnableConfig = {"callbacks": []}
 _VERSION = version("honcho-fallback")
@@ -52,8 +54,8 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
     output. Each call is one chain run, each candidate asked a run under it, and the answer says
     who gave it: ``answer.response_metadata["fallback"]``.
 
-    What an integration has beside a chat model's fields stands on its own object:
-    ``model.candidates[0].temperature``.
+    What the primary's integration has beside a chat model's fields can be read here, too:
+    ``model.temperature``.
 
     Args:
         *candidates: The primary first: chat models, what was bound to one, or names for
@@ -86,6 +88,20 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         super().__init__(**own)
         self._add_version("honcho-fallback", _VERSION)
         _ = self.policy  # what is wrong with the options is said here and now
+
+    def __getattr__(self, name: str) -> Any:
+        """Read what else the primary has, as ``with_fallbacks`` does.
+
+        Agents take a model's name for what it can do: it is told where every candidate can.
+        """
+        if name.startswith("_") or "candidates" not in vars(self):
+            return cast("Any", super()).__getattr__(name)
+        if name in _NAMES and not (self.profile or {}).get("structured_output"):
+            fix = f"read .candidates[0].{name}: the candidates differ in what they can do"
+            raise AttributeError(
+                f"{type(self).__name__} has no {name!r}; {fix}", name=name, obj=self
+            )
+        return getattr(self._primary, name)
 
     def bind_tools(
         self, tools: Sequence[Any], **kwargs: Any

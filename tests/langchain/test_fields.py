@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -135,3 +136,26 @@ def test_tokens_are_counted_as_the_primary_counts() -> None:
     model = FallbackChatModel(Counts(model="a").bind(seed=1), alive())
     assert model.get_num_tokens("four") == 4
     assert model.get_num_tokens_from_messages([AIMessage(content="x")]) == 41
+
+
+def test_what_else_the_primary_has_can_be_read() -> None:
+    """Its fields, as with_fallbacks shows them; what it lacks is missing here, too."""
+    model: Any = FallbackChatModel(gpt(temperature=0.3), claude())
+    theirs: Any = gpt(temperature=0.3).with_fallbacks([claude()])
+    assert model.temperature == theirs.temperature == 0.3
+    assert copy(model).root_client is model.candidates[0].root_client
+    with pytest.raises(AttributeError, match="no_such_field"):
+        _ = model.no_such_field
+    with pytest.raises(AttributeError, match="_private"):
+        _ = model._private  # noqa: SLF001 # not the primary's either
+
+
+def test_a_name_is_told_where_every_candidate_can_do_what_it_promises() -> None:
+    """create_agent asks a model for a schema by its name: a fallback has to take it, too."""
+    able, unable = ({"structured_output": one} for one in (True, False))
+    both: Any = FallbackChatModel(gpt(profile=able), claude(profile=able))
+    one: Any = FallbackChatModel(gpt(profile=able), claude(profile=unable))
+    assert both.model_name == both.candidates[0].model_name
+    for name in ("model", "model_id", "model_name"):
+        with pytest.raises(AttributeError, match=rf"candidates\[0\].{name}"):
+            getattr(one, name)
