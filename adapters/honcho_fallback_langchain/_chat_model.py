@@ -55,7 +55,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
     who gave it: ``answer.response_metadata["fallback"]``.
 
     What the primary's integration has beside a chat model's fields can be read here, too:
-    ``model.temperature``.
+    ``model.max_tokens``.
 
     Args:
         *candidates: The primary first: chat models, what was bound to one, or names for

@@ -140,14 +140,14 @@ def test_tokens_are_counted_as_the_primary_counts() -> None:
 
 def test_what_else_the_primary_has_can_be_read() -> None:
     """Its fields, as with_fallbacks shows them; what it lacks is missing here, too."""
-    model: Any = FallbackChatModel(gpt(temperature=0.3), claude())
-    theirs: Any = gpt(temperature=0.3).with_fallbacks([claude()])
-    assert model.temperature == theirs.temperature == 0.3
+    model: Any = FallbackChatModel(gpt(max_tokens=7), claude())
+    theirs: Any = gpt(max_tokens=7).with_fallbacks([claude()])
+    assert model.max_tokens == theirs.max_tokens == 7
     assert copy(model).root_client is model.candidates[0].root_client
     with pytest.raises(AttributeError, match="no_such_field"):
         _ = model.no_such_field
     with pytest.raises(AttributeError, match="_private"):
-        _ = model._private  # noqa: SLF001 # not the primary's either
+        _ = model._private  # the chain's own
 
 
 def test_a_name_is_told_where_every_candidate_can_do_what_it_promises() -> None:
