@@ -63,11 +63,21 @@ class ModelConfig(ResolvedFallbackConfig):
     fallback: ResolvedFallbackConfig | None = None
 
 
+class CachePolicy(BaseModel):
+    """What of a prompt is kept, and how long."""
+
+    mode: str = "none"
+    ttl_seconds: int | None = None
+    key_version: str = "v1"
+
+
 class Overrides(BaseModel):
     """Where a configured model is."""
 
     api_key: str | None = None
+    api_key_env: str | None = None
     base_url: str | None = None
+    provider_params: dict[str, Any] = Field(default_factory=dict)
 
 
 class ConfiguredModelSettings(BaseModel):
@@ -75,7 +85,10 @@ class ConfiguredModelSettings(BaseModel):
 
     model: str
     transport: str
+    thinking_effort: str | None = None
     thinking_budget_tokens: int | None = None
+    stop_sequences: list[str] | None = None
+    cache_policy: CachePolicy | None = None
     overrides: Overrides = Overrides()
     fallback: ConfiguredModelSettings | None = None
 

@@ -6,15 +6,21 @@ Measured against the server's ingestion class; see ``OtelIngestionProcessor`` in
 from __future__ import annotations
 
 import json
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from tests.helpers.otlp import ReceivedSpan
+from langfuse import Langfuse
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+
+from tests.helpers.otlp import ReceivedSpan, received
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
-    from opentelemetry.sdk.trace import ReadableSpan
+    from tests.helpers.otlp import ReceivedSpan
+
 
 _LF = "langfuse.observation."
 _METADATA = (f"{_LF}metadata.", "langfuse.trace.metadata.")
@@ -49,28 +55,6 @@ class Stored:
     environment: str
     start: int
     end: int
-
-
-def received(span: ReadableSpan) -> ReceivedSpan:
-    """Say of a span in memory what the wire would say."""
-    context = span.context
-    assert context is not None
-    scope = span.instrumentation_scope
-    return ReceivedSpan(
-        name=span.name,
-        trace_id=f"{context.trace_id:032x}",
-        span_id=f"{context.span_id:016x}",
-        parent_id=f"{span.parent.span_id:016x}" if span.parent else None,
-        start=span.start_time or 0,
-        end=span.end_time or 0,
-        attributes={
-            key: list(value) if isinstance(value, tuple) else value
-            for key, value in (span.attributes or {}).items()
-        },
-        status=span.status.status_code.name.lower(),
-        status_message=span.status.description or "",
-        scope=scope.name if scope else "",
-    )
 
 
 def stored(span: ReceivedSpan) -> Stored:
@@ -197,3 +181,43 @@ def _with_total(counts: dict[str, int]) -> dict[str, int]:
 def _cost(read: Mapping[str, Any]) -> dict[str, float]:
     details = _parsed(read.get(f"{_LF}cost_details"))
     return details if isinstance(details, dict) else {}
+
+
+class Memory:
+    """A client, and what a server would have stored of what it exported."""
+
+    def __init__(self, client: Langfuse, exporter: InMemorySpanExporter) -> None:
+        self.client = client
+        self._exporter = exporter
+
+    def spans(self) -> list[ReceivedSpan]:
+        self.client.flush()
+        return [received(span) for span in self._exporter.get_finished_spans()]
+
+    def stored(self) -> list[Stored]:
+        return [stored(span) for span in self.spans()]
+
+    def only(self) -> Stored:
+        """Return the one observation there is."""
+        (one,) = self.stored()
+        return one
+
+    def clear(self) -> None:
+        self.client.flush()
+        self._exporter.clear()
+
+
+@contextmanager
+def langfuse_memory(key: str, **options: Any) -> Iterator[Memory]:
+    """Make a client that exports to memory; the SDK keeps one for each public key."""
+    exporter = InMemorySpanExporter()
+    client = Langfuse(
+        public_key=f"pk-{key}",
+        secret_key=f"sk-{key}",
+        base_url="http://127.0.0.1:9",
+        tracer_provider=TracerProvider(),
+        span_exporter=exporter,
+        **options,
+    )
+    yield Memory(client, exporter)
+    client.shutdown()

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from threading import Event
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from pytest_httpserver import HTTPServer
 from werkzeug import Response
@@ -15,6 +16,7 @@ from werkzeug import Response
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
+    from opentelemetry.sdk.trace import ReadableSpan
     from werkzeug import Request
     from werkzeug.datastructures import Headers
 
@@ -58,7 +60,8 @@ class OtlpReceiver:
         if request.headers.get("content-encoding") == "gzip":
             body = gzip.decompress(body)
         credentials = (login.username, login.password) if login else None
-        self.exports.append(OtlpExport(request.headers, credentials, _spans(body)))
+        spans = _spans(ExportTraceServiceRequest.FromString(body))
+        self.exports.append(OtlpExport(request.headers, credentials, spans))
         if self.silent:
             Event().wait()  # in a thread that the process does not wait for
         return Response(status=self.status)
@@ -74,7 +77,13 @@ def otlp_receiver() -> Iterator[OtlpReceiver]:
         yield receiver
 
 
-def _spans(body: bytes) -> tuple[ReceivedSpan, ...]:
+def received(span: ReadableSpan) -> ReceivedSpan:
+    """Say of a span in memory what the wire would say."""
+    (one,) = _spans(encode_spans([span]))
+    return one
+
+
+def _spans(request: ExportTraceServiceRequest) -> tuple[ReceivedSpan, ...]:
     return tuple(
         ReceivedSpan(
             name=span.name,
@@ -88,7 +97,7 @@ def _spans(body: bytes) -> tuple[ReceivedSpan, ...]:
             status_message=span.status.message,
             scope=scoped.scope.name,
         )
-        for resource in ExportTraceServiceRequest.FromString(body).resource_spans
+        for resource in request.resource_spans
         for scoped in resource.scope_spans
         for span in scoped.spans
     )

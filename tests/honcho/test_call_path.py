@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import anthropic
 import openai
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from honcho_fallback import FallbackExhausted
 from tests.helpers import honcho, wire
@@ -140,7 +140,7 @@ async def test_the_first_failure_switches(
     else:
         path.primary.standing = FAULTS[fault]
     path.fallback.standing = Reply(text='{"facts": ["tea"]}')
-    model = path.model(provider_params={"timeout": 0.3} if fault == "hang" else {})
+    model = path.model(provider_params={"timeout": 1.0} if fault == "hang" else {})
     answer = await path.call(model, response_model=Facts)
     assert answer.content == Facts(facts=["tea"])
     assert path.requests == (0 if fault == "closed port" else 1, 1)
@@ -348,15 +348,3 @@ async def test_a_stream_switches_until_its_first_content(path: Honcho) -> None:
     assert chunks[-1].is_done
     assert path.requests == (1, 1)
     assert [event[1] for event in path.telemetry.events] == [False, True]
-
-
-async def test_a_programs_own_validation_error_comes_out(path: Honcho) -> None:
-    """A plan that cannot be made is Honcho's bug, and would be one for the fallback."""
-
-    def plan_attempt(**_: Any) -> None:
-        honcho.ModelConfig.model_validate({})
-
-    path.names["plan_attempt"] = plan_attempt
-    with pytest.raises(ValidationError):
-        await path.call()
-    assert path.requests == (0, 0)

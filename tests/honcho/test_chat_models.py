@@ -3,30 +3,47 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
 import json
+import logging
 import re
+import subprocess
+import sys
+import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from contextlib import closing, suppress
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
 
 import httpx
 import httpx2
 import pytest
+from langchain.agents import create_agent
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.load import dumps
+from langchain_core.tools import tool
 from pydantic import BaseModel, ValidationError
 
 from honcho_fallback import (
     CredentialError,
     FallbackConfig,
     FallbackConfigError,
+    FallbackError,
     FallbackExhausted,
+    StreamInterrupted,
 )
+from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import load_chat_models, load_policies
+from honcho_fallback_langfuse import LangfuseCallbackHandler
 from tests.helpers import wire
 from tests.helpers.broken_server import WAYS
+from tests.helpers.langfuse_server import Memory, langfuse_memory
 from tests.helpers.observers import Listener
-from tests.helpers.pairwise import in_turn
-from tests.helpers.provider import ProviderServer, Reply
+from tests.helpers.pairwise import in_pairs, in_turn
+from tests.helpers.provider import ROOT, ProviderServer, Reply
+from tests.helpers.strict import AnthropicRules, ChatRules
 from tests.honcho.chat_models import (
     FALLBACK,
     PAIRS,
@@ -36,7 +53,14 @@ from tests.honcho.chat_models import (
     ask,
     awaited,
     deriver,
+    settings,
 )
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.helpers.provider import SeenRequest
+
 
 EXTRA = {"extra_body": {"A": 1}, "extra_headers": {"X-B": "2"}, "extra_query": {"c": "3"}}
 PARAMS = "OVERRIDES__PROVIDER_PARAMS"
@@ -490,3 +514,357 @@ def test_extras_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> N
     environ = {"LLM_OPENAI_API_KEY": "k", "LLM_ANTHROPIC_API_KEY": "k"}
     with pytest.raises(ImportError, match=re.escape("pip install 'honcho-fallback[providers]'")):
         load_chat_models({**environ, f"{FALLBACK}__MODEL": "anthropic/m"})
+
+
+SENTINEL = "sk-sentinel-7f3a9c2e51"
+NAMES = (
+    "ANTHROPIC_API_KEY",
+    "ANTHROPIC_AUTH_TOKEN",
+    "GEMINI_API_KEY",
+    "GOOGLE_API_KEY",
+    "LANGSMITH_GATEWAY_API_KEY",
+    "OPENAI_ADMIN_KEY",
+    "OPENAI_API_KEY",
+)
+# Nobody listens there: whoever asked there would not reach the provider.
+ADDRESSES = (
+    "ANTHROPIC_API_URL",
+    "ANTHROPIC_BASE_URL",
+    "ANTHROPIC_PROXY",
+    "GOOGLE_GEMINI_BASE_URL",
+    "GOOGLE_VERTEX_BASE_URL",
+    "LANGSMITH_GATEWAY",
+    "OPENAI_API_BASE",
+    "OPENAI_BASE_URL",
+    "OPENAI_PROXY",
+)
+OTHERS = {
+    "GOOGLE_CLOUD_LOCATION": SENTINEL,
+    "GOOGLE_CLOUD_PROJECT": SENTINEL,
+    "GOOGLE_GENAI_USE_ENTERPRISE": "true",
+    "GOOGLE_GENAI_USE_VERTEXAI": "true",
+}
+
+
+@in_turn(transport=[*WIRES, *WIRES, "lmstudio"], verb=VERBS)
+def test_nothing_of_the_environment_reaches_a_host(
+    transport: str, verb: str, providers: ProviderServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HOM-021: the SDKs' own variables are for the SDKs' own hosts."""
+    for name in NAMES:
+        monkeypatch.setenv(name, SENTINEL)
+    for name in ADDRESSES:
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+    for name, value in OTHERS.items():
+        monkeypatch.setenv(name, value)
+    other = "openai" if transport != "openai" else "gemini"
+    ask(deriver(providers, transport, other), verb)
+    (request,) = providers[transport].requests
+    assert SENTINEL not in repr(request)
+    assert request.key == {"lmstudio": "not-needed"}.get(transport, f"{transport}-key")
+    if transport == "gemini":
+        assert re.match("v1(beta)?/models/", request.path)  # not that of Vertex
+
+
+@in_turn(transport=WIRES, verb=["invoke", "ainvoke"])
+def test_a_redirect_gets_no_key(transport: str, verb: str, providers: ProviderServer) -> None:
+    """A provider that sends its callers elsewhere learns nobody's key for there."""
+    if (transport, verb) == ("anthropic", "ainvoke") and version("anthropic").startswith("1."):
+        pytest.skip("the SDK's first major version takes the key along")
+    with ProviderServer(keep_alive=False) as elsewhere:
+        location = {"location": f"{elsewhere.url}/elsewhere/v1/messages"}
+        providers[transport].standing = Reply(status=307, body="{}", headers=location)
+        other = "openai" if transport != "openai" else "gemini"
+        model = deriver(providers, transport, other, {"config": FallbackConfig(max_attempts=1)})
+        with suppress(FallbackError):  # some follow, and some do not
+            ask(model, verb)
+        assert f"{transport}-key" not in repr(elsewhere["elsewhere"].requests)
+
+
+# --- a user and a password in the address --------------------------------------------------------
+
+PASSWORD, TOKEN = "pass/word", "header-token"
+BASIC = base64.b64encode(f"us er:{PASSWORD}".encode()).decode()
+
+
+class Tracer(BaseCallbackHandler):
+    """Note all that LangChain tells of a run."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("on_"):
+            return lambda *args, **kwargs: self.events.append(repr((name, args, kwargs)))
+        return super().__getattribute__(name)
+
+
+@pytest.fixture(scope="module")
+def memory_client() -> Iterator[Memory]:
+    with langfuse_memory("honcho") as memory:
+        yield memory
+
+
+@pytest.fixture
+def memory(memory_client: Memory) -> Memory:
+    memory_client.clear()
+    return memory_client
+
+
+@in_turn(transport=[*WIRES, *WIRES], verb=VERBS)
+def test_a_password_in_the_address_works_and_is_shown_nowhere(
+    transport: str,
+    verb: str,
+    providers: ProviderServer,
+    memory: Memory,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """HON-075: neither in a repr, a record, a log line, a run of LangChain nor at Langfuse."""
+    caplog.set_level(logging.DEBUG)
+    address = providers[transport].url.replace(
+        "://", f"://us%20er:{PASSWORD.replace('/', '%2F')}@"
+    )
+    other = "openai" if transport != "openai" else "gemini"
+    listener, tracer = Listener(), Tracer()
+    options = {"observers": [listener, LangfuseCallbackHandler(memory.client)]}
+    params = f"{PRIMARY}__OVERRIDES__PROVIDER_PARAMS__EXTRA_HEADERS"
+    more = {
+        f"{PRIMARY}__OVERRIDES__BASE_URL": address,
+        f"{PRIMARY}__OVERRIDES__API_KEY": SENTINEL,
+        params: json.dumps({"x-token": TOKEN}),
+    }
+    model = deriver(providers, transport, other, options, **more)
+    providers[transport].reply(Reply(status=503))
+    ask(model, verb)
+    providers.order.clear()
+    answer = ask(model.with_config(callbacks=[tracer]), verb)
+    assert answer.text == f"hello from {transport}"
+    request = providers[transport].requests[-1]
+    assert request.headers["authorization"] == f"Basic {BASIC}"
+    assert request.headers["x-token"] == TOKEN
+    shown = [repr(model), str(model), repr(model.candidates), repr(model.policy.targets)]
+    shown += [dumps(model), json.dumps([record.to_dict() for record in listener.records])]
+    shown += [record.explain() for record in listener.records]
+    shown += [repr(answer), *tracer.events, repr(memory.spans())]
+    shown += [one.getMessage() for one in caplog.records if one.name != "httpcore.http11"]
+    assert len(memory.stored()) == 2
+    for secret in (PASSWORD, "pass%2F", BASIC, SENTINEL, TOKEN):
+        assert secret not in "\n".join(shown)
+
+
+# --- connections ---------------------------------------------------------------------------------
+
+
+FIRST_WORD = {
+    "openai": [wire.chat_word("one ")],
+    "anthropic": wire.message_events(wire.message_answer(wire.text_block("one two")))[:3],
+    "gemini": wire.gemini_events(wire.gemini_answer({"text": "one two"}))[:1],
+}
+
+
+@in_turn(transport=WIRES, verb=["astream", "stream"])
+def test_a_stream_that_falls_silent_ends_with_its_targets_timeout(
+    transport: str, verb: str, providers: ProviderServer
+) -> None:
+    """AN-019: without any limit of the policy's the target's own holds between two chunks, too."""
+    providers[transport].reply(Reply(events=FIRST_WORD[transport], hang=True))
+    other = "openai" if transport != "openai" else "gemini"
+    limit = {f"{PRIMARY}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT": "0.3"}
+    with pytest.raises(StreamInterrupted, match="timeout"):
+        ask(deriver(providers, transport, other, **limit), verb)
+    assert providers.order == [transport]
+
+
+@pytest.mark.parametrize(
+    ("transport", "is_async"),
+    [("openai", True), ("anthropic", True), ("anthropic", False), ("gemini", False)],
+)
+async def test_an_abandoned_stream_closes_its_connection(
+    transport: str, is_async: bool, providers: ProviderServer
+) -> None:
+    """AN-021: a reader that has enough leaves nobody waiting, and the record says so."""
+    left = threading.Event()
+    providers[transport].reply(Reply(events=FIRST_WORD[transport], hang=True, left=left))
+    other, listener = "openai" if transport != "openai" else "gemini", Listener()
+    model = deriver(providers, transport, other, {"observers": [listener]})
+    if is_async:
+        stream = model.astream("hi")
+        async for chunk in stream:
+            if chunk.text:
+                break
+        await stream.aclose()
+        assert await asyncio.to_thread(left.wait, 5)
+    else:
+        with closing(model.stream("hi")) as chunks:
+            assert next(filter(None, (chunk.text for chunk in chunks))) == "one "
+        assert left.wait(5)
+    assert listener.record.outcome == "abandoned"
+    assert providers.order == [transport]
+
+
+ROUNDS = 2
+
+
+def thermometer(city: str) -> str:
+    """Read one city."""
+    return f"{city}: 21 degrees"
+
+
+class Loop:
+    """Two strict providers that call the tool twice, then answer; each may be down for a round."""
+
+    def __init__(self, server: ProviderServer) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        self.down: dict[str, list[int]] = {"openai": [], "anthropic": []}
+        for name, rules in (("openai", ChatRules()), ("anthropic", AnthropicRules())):
+            server[name].rules = rules
+            server[name].standing = getattr(self, name)
+
+    def openai(self, request: SeenRequest) -> Reply:
+        number = self._round(request, "openai")
+        if number is None or number >= ROUNDS:
+            return Reply(status=503) if number is None else Reply(text="Lima")
+        # Not an id that Anthropic takes, and the same again in every round.
+        call = wire.chat_call("functions.thermometer:0", "thermometer", {"city": "Lima"})
+        return Reply(body=wire.chat_answer(None, call))
+
+    def anthropic(self, request: SeenRequest) -> Reply:
+        number = self._round(request, "anthropic")
+        if number is None or number >= ROUNDS:
+            return Reply(status=503) if number is None else Reply(text="Lima")
+        call = wire.tool_use(f"toolu_{number}", "thermometer", {"city": "Lima"})
+        thought = {"type": "thinking", "thinking": "hm", "signature": "signed-by-anthropic"}
+        blocks = [thought, call] if "thinking" in request.body else [call]
+        return Reply(body=wire.message_answer(*blocks))
+
+    def _round(self, request: SeenRequest, name: str) -> int | None:
+        self.bodies.append(request.body)
+        if self.down[name] and self.down[name].pop(0):
+            return None
+        roles = [message["role"] for message in request.body["messages"]]
+        return roles.count("assistant")
+
+
+@in_pairs(
+    pair=[("openai", "anthropic"), ("anthropic", "openai")],
+    down=[(1,), (0, 1), (1, 0, 1), (0, 1, 0)],
+    thinks=[False, True],
+    is_async=[False, True],
+)
+def test_after_a_switch_in_a_tool_loop_the_primary_accepts_the_history(
+    providers: ProviderServer,
+    pair: tuple[str, str],
+    down: tuple[int, ...],
+    thinks: bool,
+    is_async: bool,
+) -> None:
+    """HOM-046 to HOM-049, HON-014, AN-011: each iteration starts on the primary, in its form."""
+    primary, fallback = pair
+    loop = Loop(providers)
+    loop.down[primary] = list(down)
+    anthropic = PRIMARY if primary == "anthropic" else FALLBACK
+    more = {f"{anthropic}__THINKING_BUDGET_TOKENS": "1024"} if thinks else {}
+    agent: Any = create_agent(deriver(providers, primary, fallback, **more), [thermometer])
+    question = {"messages": [("user", "Which city is warm?")]}
+    state = asyncio.run(agent.ainvoke(question)) if is_async else agent.invoke(question)
+    assert state["messages"][-1].text == "Lima"
+    # Two rounds of tools and the answer; each dead primary cost one more request, and no 400 any.
+    who = [[primary, fallback] if dead else [primary] for dead in [*down, 0, 0][:3]]
+    assert providers.order == [name for names in who for name in names]
+    assert not providers[primary].refused + providers[fallback].refused
+
+
+def test_thoughts_go_back_to_whom_they_came_from_and_nobody_else(
+    providers: ProviderServer,
+) -> None:
+    """HOM-049: Anthropic's thinking blocks return to Anthropic as they are; OpenAI sees none."""
+    loop = Loop(providers)
+    loop.down["anthropic"] = [0, 0, 1]
+    more = {f"{PRIMARY}__THINKING_BUDGET_TOKENS": "1024"}
+    agent: Any = create_agent(deriver(providers, "anthropic", "openai", **more), [thermometer])
+    agent.invoke({"messages": [("user", "Which city is warm?")]})
+    assert providers.order == ["anthropic"] * 3 + ["openai"]
+    back, seen = json.dumps(loop.bodies[2]), json.dumps(loop.bodies[3])
+    assert back.count("signed-by-anthropic") == 2
+    assert "thinking" not in seen
+
+
+def test_thoughts_are_asked_for_wherever_they_can_be(providers: ProviderServer) -> None:
+    """HOM-049: a new turn thinks again, whoever called the tools of the one before."""
+    loop = Loop(providers)
+    loop.down["openai"] = [0, 0, 0, 1]
+    more = {f"{FALLBACK}__THINKING_BUDGET_TOKENS": "1024"}
+    agent: Any = create_agent(deriver(providers, **more), [thermometer])
+    state = agent.invoke({"messages": [("user", "Which city is warm?")]})
+    agent.invoke({"messages": [*state["messages"], ("user", "Thanks.")]})
+    assert providers.order == [*["openai"] * 4, "anthropic"]
+    assert loop.bodies[-1]["thinking"] == {"type": "enabled", "budget_tokens": 1024}
+
+
+def test_a_tool_that_fails_like_a_provider_switches_nothing(providers: ProviderServer) -> None:
+    """HOM-044, G-18: a tool's error is the program's own, whatever status it has."""
+
+    @tool
+    def broken(city: str) -> str:
+        """Read one city."""
+        raise StatusError(503)
+
+    call = wire.chat_call("call_1", "broken", {"city": "Lima"})
+    providers["openai"].reply(Reply(body=wire.chat_answer(None, call)))
+    agent: Any = create_agent(deriver(providers, "openai", "anthropic"), [broken])
+    with pytest.raises(StatusError, match="503"):
+        agent.invoke({"messages": [("user", "Which city is warm?")]})
+    assert providers.order == ["openai"]
+
+
+# LangChain's tracing and the event loop's backend come with the first call, whoever is asked.
+FEW = 40
+PROBE = """
+import asyncio, json, sys
+from honcho_fallback_honcho import load_chat_models
+
+async def streamed():
+    return "".join([chunk.text async for chunk in model.astream("hi")])
+
+model = load_chat_models(json.loads(sys.argv[1]))["deriver"]
+types = sys.modules.get("google.genai.types")
+built = types is None or types.GenerateContentConfig.__pydantic_complete__
+before = set(sys.modules)
+text = model.invoke("hi").text if sys.argv[2] == "invoke" else asyncio.run(streamed())
+print(json.dumps({
+    "text": text,
+    "before": sorted({name.partition(".")[0] for name in before}),
+    "new": sorted(set(sys.modules) - before),
+    "built": built,
+}))
+"""
+
+
+@pytest.mark.parametrize(
+    ("primary", "fallback", "verb"),
+    [("openai", "gemini", "invoke"), ("gemini", "anthropic", "astream")],
+)
+def test_the_first_switch_imports_no_sdk(
+    providers: ProviderServer, primary: str, fallback: str, verb: str
+) -> None:
+    """A switch finds its SDK imported, and what it builds lazily built; nobody else's is."""
+    providers[primary].fail(503)
+    environ = json.dumps(settings(providers, primary, fallback))
+    path = f"{ROOT}:{ROOT / 'adapters'}"
+    process = subprocess.run(
+        [sys.executable, "-c", PROBE, environ, verb],
+        env={"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    seen = json.loads(process.stdout)
+    assert seen["text"] == f"hello from {fallback}"
+    assert providers.order == [primary, fallback]
+    assert ("anthropic" in seen["before"]) is (fallback == "anthropic")
+    assert {name.partition(".")[0] for name in seen["new"]} <= {*seen["before"]}
+    sdks = ("anthropic.", "google.", "httpx.", "httpx2.", "langchain_anthropic.", "openai.")
+    assert not [name for name in seen["new"] if name.startswith(sdks)]
+    assert len(seen["new"]) < FEW
+    assert seen["built"]

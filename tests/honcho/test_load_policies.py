@@ -1,4 +1,7 @@
-"""Honcho's own names, row by row as its settings module was seen to read them."""
+"""Honcho's own names, row by row as its settings module was seen to read them.
+
+What Honcho would ignore, and where a key does not go, is said once, with what to do.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,12 @@ import json
 import logging
 import subprocess
 import sys
+import traceback
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from honcho_fallback import (
     CredentialError,
@@ -17,18 +23,24 @@ from honcho_fallback import (
     FallbackPolicy,
 )
 from honcho_fallback.testing import StatusError
-from honcho_fallback_honcho import Endpoint, load_policies
+from honcho_fallback_honcho import Endpoint, load_chat_models, load_policies
+from honcho_fallback_honcho._model_settings import ModelSettings
+from honcho_fallback_honcho._policies import read_settings
+from honcho_fallback_honcho._settings import Settings, checked
 from tests.helpers.observers import Listener
+from tests.honcho.chat_models import settings
 
 if TYPE_CHECKING:
+    from collections.abc import Callable, Mapping
     from pathlib import Path
+
+    from tests.helpers.provider import ProviderServer
 
 
 KEYS = {
     "LLM_OPENAI_API_KEY": "openai-key",
     "LLM_ANTHROPIC_API_KEY": "anthropic-key",
     "LLM_GEMINI_API_KEY": "gemini-key",
-    "LLM_NOUS_API_KEY": "nous-key",
 }
 SLOTS = {
     "deriver": "DERIVER_MODEL_CONFIG",
@@ -107,7 +119,7 @@ RESULTS: list[tuple[dict[str, str], list[str], str]] = [
     ({F: '{"transport":"","model":""}'}, [], ""),
     ({F: '{"transport":"gemini","model":"m"}'}, ["gemini/m"], ""),
     ({f"{F}__TRANSPORT": "lmstudio", f"{F}__MODEL": "q"}, ["lmstudio/q"], ""),
-    ({f"{F}__MODEL": "nous/hermes-4"}, ["nous/hermes-4"], ""),
+    ({f"{F}__MODEL": "nous/hermes-4", "LLM_NOUS_API_KEY": "k"}, ["nous/hermes-4"], ""),
     (
         {
             f"{F}__TRANSPORT": "openai_compatible",
@@ -189,11 +201,18 @@ def test_what_no_target_could_use_is_refused(environ: dict[str, str], message: s
         loaded(**environ)
 
 
+def below(suffixes: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables of a fallback with these suffixes; LLM_ names stand for themselves."""
+    return {
+        name if name.startswith("LLM_") else f"{F}__{name}": value
+        for name, value in suffixes.items()
+    }
+
+
 def params(transport: str, **suffixes: str) -> dict[str, Any]:
     """Return what a fallback with these suffixes sends."""
-    named = {f"{F}__{name}": value for name, value in suffixes.items()}
-    policy = loaded(**{f"{F}__MODEL": f"{transport}/m"}, **named)["deriver"]
-    return dict(policy.targets[1].params)
+    named = below({"MODEL": f"{transport}/m", **suffixes})
+    return dict(loaded(**named)["deriver"].targets[1].params)
 
 
 def test_every_suffix_has_its_effect() -> None:
@@ -452,3 +471,357 @@ def test_a_missing_extra_is_named() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert "pip install 'honcho-fallback[honcho]'" in done.stdout
+
+
+LEVELS = [env for env in SLOTS.values() if env.startswith("DIALECTIC_")]
+ALL_LEVELS = ", and likewise ".join(
+    [f"{LEVELS[0]}__FALLBACK__MODEL", ", ".join(f"{env}__FALLBACK__MODEL" for env in LEVELS[1:])]
+)
+BOTH_DREAMS = (
+    "DREAM_DEDUCTION_MODEL_CONFIG__FALLBACK__MODEL"
+    ", and likewise DREAM_INDUCTION_MODEL_CONFIG__FALLBACK__MODEL"
+)
+
+
+# What nothing reads, and what is said of it.
+WRONG = {
+    "DIALECTIC_MODEL_CONFIG__FALLBACK__MODEL": ALL_LEVELS,
+    "dialectic_model_config__fallback__model": ALL_LEVELS,
+    "DREAM_MODEL_CONFIG__FALLBACK__MODEL": BOTH_DREAMS,
+    "DREAMER_MODEL_CONFIG__FALLBACK__MODEL": BOTH_DREAMS,
+    "FALLBACK_MODEL_CONFIG__MODEL": f"the name is {F}__MODEL, and likewise DIALECTIC_LEVELS__",
+    "FALLBACK_MODEL_CONFIG": f"the name is {F}, and likewise",
+    "MCP_MODEL_CONFIG__FALLBACK__MODEL": "the MCP server asks no model of its own",
+    f"{F}__MODLE": "nothing reads it; check its spelling",
+    "DERIVER_MODEL_CONFIG__FALLBAK__MODEL": "nothing reads it",
+    f"{F}__OVERRIDES__BASEURL": "nothing reads it",
+    f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMOUT": "nothing reads it",
+    f"{F}__CACHE_POLICY__TTL": "nothing reads it",
+}
+
+
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_name_that_nothing_reads_gets_one_warning_with_the_right_one(
+    wrong: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """HON-055, HOM-014, G-46: what Honcho passes over in silence is said, once, by name."""
+    environ = {**KEYS, f"{F}__MODEL": "openai/m", wrong: "1"}
+    load_policies(environ)
+    (line,) = warned(caplog)
+    # What stands below a key that nothing reads is said by that key.
+    assert wrong.upper().startswith(line.partition(":")[0].upper())
+    assert WRONG[wrong] in line
+    with pytest.raises(FallbackConfigError, match=r"ignores it|nothing reads it"):
+        load_policies(environ, strict=True)
+
+
+def test_other_names_are_nobodys_business(caplog: pytest.LogCaptureFixture) -> None:
+    """Honcho's other settings, and other software's, get no warning."""
+    others = [
+        "DREAM_DEDUCTION_MAX_TOOL_ITERATIONS",
+        "DIALECTIC_LEVELS__low__MAX_OUTPUT_TOKENS",
+        "EMBEDDING_MODEL_CONFIG__MODEL",
+        "LLM_EMBEDDING_PROVIDER",
+        "MCP_TIMEOUT",
+        "MY_APP_MODEL_CONFIG__MODEL",
+        "VALKEY_FALLBACK",
+    ]
+    load_policies({**KEYS, **dict.fromkeys(others, "1")}, strict=True)
+    assert not warned(caplog)
+
+
+def test_the_same_goes_for_the_file(caplog: pytest.LogCaptureFixture) -> None:
+    """A table of config.toml that nothing reads is named by its variable."""
+    load_policies(KEYS, toml={"dialectic": {"model_config": {"fallback": {"model": "openai/m"}}}})
+    (line,) = warned(caplog)
+    assert line.startswith("DIALECTIC_MODEL_CONFIG: Honcho ignores it; the name is DIALECTIC_")
+
+
+def test_the_same_is_said_once_for_all_agents(caplog: pytest.LogCaptureFixture) -> None:
+    """HON-058, HOM-023, G-40: a missing key is said at load, with the agents that need it."""
+    environ = {
+        f"{SLOTS[agent]}__FALLBACK__MODEL": "gemini/m"
+        for agent in ("deriver", "dialectic.minimal")
+    }
+    load_policies(environ)
+    openai, gemini = warned(caplog)
+    assert openai.startswith("LLM_OPENAI_API_KEY: not set")
+    assert openai.count("dialectic.") == 5
+    assert gemini.startswith("LLM_GEMINI_API_KEY: not set")
+    assert gemini.endswith("(deriver, dialectic.minimal)")
+    with pytest.raises(FallbackConfigError, match="LLM_GEMINI_API_KEY: not set"):
+        load_policies(environ, strict=True)
+
+
+OPENAI, LOCAL, PROXY = "https://api.openai.com/v1", "http://localhost:1234/v1", "https://p.example"
+
+
+@pytest.mark.parametrize(
+    ("suffixes", "base_url", "key"),
+    [
+        ({"MODEL": "openai/m"}, OPENAI, "openai-key"),
+        ({"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL}, LOCAL, None),
+        ({"MODEL": "openai/m", "BASE_URL": LOCAL}, LOCAL, None),
+        (
+            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": "http://api.openai.com/v1"},
+            "http://api.openai.com/v1",
+            None,
+        ),
+        (
+            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": "https://api.openai.com@p.example/"},
+            "https://api.openai.com@p.example/",
+            None,
+        ),
+        (
+            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": "https://api.openai.com:8443/v1"},
+            "https://api.openai.com:8443/v1",
+            None,
+        ),
+        (
+            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL, "OVERRIDES__API_KEY": "own"},
+            LOCAL,
+            "own",
+        ),
+        ({"MODEL": "openai/m", "LLM_OPENAI_BASE_URL": PROXY}, PROXY, "openai-key"),
+        (
+            {
+                "MODEL": "openai/m",
+                "LLM_OPENAI_BASE_URL": PROXY,
+                "OVERRIDES__BASE_URL": f"{PROXY}/other",
+            },
+            f"{PROXY}/other",
+            "openai-key",
+        ),
+        (
+            {"MODEL": "openai/m", "LLM_OPENAI_BASE_URL": PROXY, "OVERRIDES__API_KEY": "own"},
+            OPENAI,
+            "own",
+        ),
+        (
+            {"MODEL": "openai/m", "OVERRIDES__API_KEY_ENV": "LLM_GEMINI_API_KEY"},
+            OPENAI,
+            "gemini-key",
+        ),
+        ({"MODEL": "openai/m", "OVERRIDES__API_KEY_ENV": "NOBODY"}, OPENAI, "openai-key"),
+        (
+            {
+                "MODEL": "openai/m",
+                "OVERRIDES__API_KEY": "literal",
+                "OVERRIDES__API_KEY_ENV": "LLM_GEMINI_API_KEY",
+            },
+            OPENAI,
+            "literal",
+        ),
+        ({"MODEL": "openai/m", "API_KEY": " own\n"}, OPENAI, "own"),
+        ({"MODEL": "lmstudio/m"}, LOCAL, None),
+        (
+            {"MODEL": "lmstudio/m", "LLM_LMSTUDIO_BASE_URL": "http://box:9/v1", "API_KEY": "own"},
+            "http://box:9/v1",
+            "own",
+        ),
+        ({"MODEL": "openai_compatible/m", "BASE_URL": LOCAL}, LOCAL, None),
+        (
+            {
+                "MODEL": "openai_compatible/m",
+                "LLM_OPENAI_COMPATIBLE_BASE_URL": PROXY,
+                "LLM_OPENAI_COMPATIBLE_API_KEY": "c",
+            },
+            PROXY,
+            "c",
+        ),
+        (
+            {
+                "MODEL": "openai_compatible/m",
+                "LLM_OPENAI_COMPATIBLE_API_KEY": "c",
+                "BASE_URL": "https://elsewhere.example",
+            },
+            "https://elsewhere.example",
+            None,
+        ),
+    ],
+)
+def test_a_key_goes_only_where_it_was_given_for(
+    suffixes: dict[str, str], base_url: str, key: str | None
+) -> None:
+    """HOM-020 to HOM-022, G-39: a default key goes to the transport's host, a target's to its."""
+    target = loaded(**below(suffixes))["deriver"].targets[1]
+    assert target.client.base_url == base_url
+    assert target.credential is not None
+    try:
+        sent = target.credential.get()
+    except CredentialError:
+        sent = "not-needed"
+    assert sent.startswith(key or "not-needed")
+
+
+@pytest.mark.parametrize(
+    ("suffixes", "message"),
+    [
+        (
+            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL},
+            "localhost:1234; Honcho sends LLM_OPENAI_API_KEY there, load_policies() does not",
+        ),
+        (
+            {"MODEL": "nous/m"},
+            "LLM_NOUS_API_KEY: not set, so there is no key for inference-api.nousresearch.com",
+        ),
+        (
+            {"MODEL": "openai_compatible/m", "BASE_URL": "https://u:pw@p.example/v1?k=pw"},
+            f"{F}__OVERRIDES__API_KEY: not set, so there is no key for p.example",
+        ),
+        ({"MODEL": "openai/m", "OVERRIDES__API_KEY_ENV": "NOBODY"}, "a variable that is not set"),
+        ({"MODEL": "openai_compatible/m"}, "OVERRIDES__BASE_URL: missing"),
+        ({"MODEL": "openai/gpt-5.4-mini"}, "the same model with the same key"),
+        (
+            {"LLM_OPENAI_API_KEY": "your-api-key-here"},
+            "LLM_OPENAI_API_KEY: a placeholder, so there is no key for api.openai.com",
+        ),
+    ],
+)
+def test_a_target_that_could_not_answer_is_said_at_load(
+    suffixes: dict[str, str], message: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """HOM-023, G-38, G-40: not at the outage; with strict it is refused."""
+    environ = {**KEYS, **below(suffixes)}
+    load_policies(environ)
+    (line,) = warned(caplog)
+    assert message in line
+    assert "pw" not in line
+    with pytest.raises(FallbackConfigError, match=r"set|name"):
+        load_policies(environ, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("suffixes", "names"),
+    [
+        ({"MODEL": "openai/gpt-5.4-mini"}, ["openai/gpt-5.4-mini"]),
+        (
+            {"MODEL": "openai/gpt-5.4-mini", "THINKING_EFFORT": "low"},
+            ["openai/gpt-5.4-mini", "openai/gpt-5.4-mini@api.openai.com"],
+        ),
+        (
+            {"MODEL": "openai/gpt-5.4-mini", "BASE_URL": LOCAL, "API_KEY": "own"},
+            ["openai/gpt-5.4-mini", "openai/gpt-5.4-mini@localhost:1234"],
+        ),
+        (
+            {
+                "MODEL": "openai/gpt-5.4-mini",
+                "API_KEY": "own",
+                "FALLBACK__MODEL": "openai/gpt-5.5",
+            },
+            ["openai/gpt-5.4-mini", "openai/gpt-5.4-mini@api.openai.com", "openai/gpt-5.5"],
+        ),
+        (
+            {
+                "MODEL": "openai/gpt-5.4-mini",
+                "API_KEY": "one",
+                "FALLBACK__MODEL": "openai/gpt-5.4-mini",
+                "FALLBACK__API_KEY": "two",
+            },
+            [
+                "openai/gpt-5.4-mini",
+                "openai/gpt-5.4-mini@api.openai.com",
+                "openai/gpt-5.4-mini@api.openai.com#3",
+            ],
+        ),
+    ],
+)
+def test_another_key_is_another_target(suffixes: dict[str, str], names: list[str]) -> None:
+    """HRC-014, G-38: the same model with another key, address or effort is not skipped."""
+    targets = loaded(**below(suffixes))["deriver"].targets
+    assert [target.name for target in targets] == names
+
+
+SECRET = "sk-sentinel-7f3a9c2e51"
+SECRET_NAMES = [
+    *(f"{F}__{name}".upper() for name in ModelSettings.model_fields),
+    f"{F}__CACHE_POLICY__KEY_VERSION",
+    f"{F}__OVERRIDES__API_KEY",
+    f"{F}__OVERRIDES__BASE_URL",
+    f"{F}__OVERRIDES__PROVIDER_PARAMS__EXTRA_HEADERS",
+    "DERIVER_MODEL_CONFIG__OVERRIDES__API_KEY",
+    *(name.upper() for name in Settings.model_fields if name.startswith(("llm_", "nous_"))),
+    "DIALECTIC_LEVELS",
+    "DIALECTIC_MODEL_CONFIG__FALLBACK__OVERRIDES__API_KEY",
+    "DERIVER_MODEL_CONFIG__FALLBAK__API_KEY",
+]
+
+
+def wrapped(name: str, form: str) -> str:
+    """Put the secret where a value of that form would have it."""
+    forms = {
+        "plain": SECRET,
+        "json": f'{{"api_key": "{SECRET}", "model": "openai/m"}}',
+        "broken json": f'{{"api_key": "{SECRET}"',
+        "list": f'["{SECRET}"]',
+        "url": f"https://user:{SECRET}@p.example/{SECRET}?key={SECRET}",
+        "bad url": f"https://[{SECRET}",
+    }
+    # What a transport or a model is called is shown, and so is the name that a key is looked for.
+    shown = name.endswith(("TRANSPORT", "MODEL", "API_KEY_ENV"))
+    return "openai/m" if shown else forms[form]
+
+
+@given(
+    name=st.sampled_from(SECRET_NAMES),
+    form=st.sampled_from(["plain", "json", "broken json", "list", "url", "bad url"]),
+    strict=st.booleans(),
+)
+def test_no_secret_is_ever_shown(name: str, form: str, strict: bool) -> None:
+    """HON-075, HOM-076: not in a repr, a log line, an error or a traceback, wherever it stands."""
+    environ = {f"{F}__MODEL": "openai/other", name: wrapped(name, form)}
+    shown: list[str] = []
+    keeper = logging.Handler(logging.DEBUG)
+    keeper.emit = lambda record: shown.append(record.getMessage())  # type: ignore[method-assign] # the shortest handler
+    logger = logging.getLogger("honcho_fallback")
+    before = logger.level
+    logger.addHandler(keeper)
+    logger.setLevel(logging.DEBUG)
+    try:
+        policies: dict[str, Any] = load_policies(environ, strict=strict)
+        shown += [repr(policies), str(read_settings(environ)), repr(checked(environ, {}, {}))]
+        for policy in policies.values():
+            shown += [f"{target!r} {target.client!r}" for target in policy.targets]
+            shown.append(repr(policy.start()))
+    except FallbackConfigError:
+        shown.append(traceback.format_exc())
+    finally:
+        logger.removeHandler(keeper)
+        logger.setLevel(before)
+    assert SECRET not in "\n".join(shown)
+
+
+MINE = {"workspace": "acme", "namespace": "team-a", "run_id": "r-17", "purpose": "summary"}
+
+
+def ask_policy(policies: Any) -> None:
+    policy = policies["deriver"]
+
+    def answer(attempt: Any) -> str:
+        if attempt.position == 0:
+            raise StatusError(503)
+        return "hello"
+
+    policy.call(answer, run=policy.start(metadata=MINE))
+
+
+def ask_chat_model(models: Any) -> None:
+    models["deriver"].invoke("hello", {"metadata": MINE})
+
+
+@pytest.mark.parametrize(
+    ("load", "ask"), [(load_policies, ask_policy), (load_chat_models, ask_chat_model)]
+)
+def test_an_observer_hears_of_the_agents_call(
+    load: Callable[..., Any], ask: Callable[[Any], None], providers: ProviderServer
+) -> None:
+    """Given to a loader, it hears each event once, with what the call says of itself."""
+    providers["openai"].fail(503)
+    source = settings(providers, "openai", "anthropic")
+    listener = Listener()
+    ask(load(source, observers=iter([listener])))
+    assert (listener.starts[0].metadata, listener.record.metadata) == (MINE, MINE)
+    assert listener.record.agent == "deriver"
+    assert len(listener.switches) == 1
+    with pytest.raises(FallbackConfigError, match="observers: got "):
+        load(source, observers=[object()])

@@ -1,9 +1,8 @@
-"""A policy from Honcho's own objects: read by attribute, in both of their shapes."""
+"""Honcho's own objects: its configurations as policies, its answers, chunks and histories."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, ValidationError
@@ -13,56 +12,31 @@ from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
     FallbackPolicy,
+    check_response,
     classify,
+    has_content,
+    read_answer,
 )
 from honcho_fallback.testing import StatusError
-from honcho_fallback_honcho import policy_from
+from honcho_fallback_honcho import policy_from, portable_history
+from tests.helpers.honcho import (
+    CachePolicy,
+    ConfiguredModelSettings,
+    HonchoLLMCallResponse,
+    HonchoLLMCallStreamChunk,
+    ModelConfig,
+    Overrides,
+)
 from tests.helpers.own_rules import of_program
 
 
-class CachePolicy(BaseModel):
-    mode: Literal["none", "prefix", "gemini_cached_content"] = "none"
-    ttl_seconds: int | None = None
-    key_version: str = "v1"
+def model(name: str, transport: str, fallback: Any = None, **options: Any) -> ModelConfig:
+    """Make a configuration of the shape that a call gets."""
+    return ModelConfig(model=name, transport=transport, fallback=fallback, **options)
 
 
-class Overrides(BaseModel):
-    """What a configured model has beside its parameters."""
-
-    api_key: str | None = None
-    api_key_env: str | None = None
-    base_url: str | None = None
-    provider_params: dict[str, Any] = {}
-
-
-class Configured(BaseModel):
-    """The shape of the settings."""
-
-    model: str
-    transport: str
-    fallback: Configured | None = None
-    temperature: float | None = None
-    thinking_effort: str | None = None
-    stop_sequences: list[str] | None = None
-    cache_policy: CachePolicy | None = None
-    overrides: Overrides = Overrides()
-
-
-@dataclass
-class Runtime:
-    """The shape that a call gets: keys and addresses stand in it."""
-
-    model: str
-    transport: str
-    fallback: Runtime | None = None
-    api_key: str | None = None
-    base_url: str | None = None
-    temperature: float | None = None
-    provider_params: dict[str, Any] = field(default_factory=dict)
-
-
-def pair(**options: Any) -> Runtime:
-    return Runtime("gpt", "openai", Runtime("claude", "anthropic"), **options)
+def pair(**options: Any) -> ModelConfig:
+    return model("gpt", "openai", model("claude", "anthropic"), **options)
 
 
 def requests(policy: FallbackPolicy, *errors: Exception | None, **options: Any) -> list[str]:
@@ -98,7 +72,7 @@ def test_each_target_carries_the_object_that_it_was_made_of() -> None:
 def test_the_settings_shape_is_read_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """HOM-001, HOM-008, HOM-009: overrides, a key by the name of its variable, both of them."""
     monkeypatch.setenv("SPARE_KEY", "from-the-variable")
-    spare = Configured(
+    spare = ConfiguredModelSettings(
         model="claude",
         transport="anthropic",
         thinking_effort="low",
@@ -106,7 +80,7 @@ def test_the_settings_shape_is_read_as_well(monkeypatch: pytest.MonkeyPatch) -> 
         cache_policy=CachePolicy(mode="prefix"),
         overrides=Overrides(api_key_env="SPARE_KEY", provider_params={"timeout": 600}),
     )
-    config = Configured(
+    config = ConfiguredModelSettings(
         model="gpt", transport="openai", fallback=spare, cache_policy=CachePolicy()
     )
     policy = policy_from(config)
@@ -125,38 +99,6 @@ def test_the_settings_shape_is_read_as_well(monkeypatch: pytest.MonkeyPatch) -> 
     assert policy_from(config).targets[1].credential is None
 
 
-@pytest.mark.parametrize(
-    ("options", "errors", "order"),
-    [
-        ({}, (), ["gpt"]),
-        ({}, (StatusError(503),), ["gpt", "claude"]),
-        ({}, (StatusError(503), TimeoutError()), ["gpt", "claude", "claude"]),
-        ({"retry_attempts": 1}, (), ["gpt"]),
-        ({"enable_retry": False}, (), ["gpt"]),
-    ],
-)
-def test_attempts_are_those_of_the_call(
-    options: dict[str, Any], errors: tuple[Exception, ...], order: list[str]
-) -> None:
-    """HON-001 to HON-003, HON-046: the first attempt is always the primary's, even if alone."""
-    config = FallbackConfig.honcho(wait=0)
-    assert requests(policy_from(pair(), config=config, **options), *errors) == order
-
-
-@pytest.mark.parametrize("options", [{"enable_retry": False}, {"retry_attempts": 1}])
-def test_without_retries_one_request_is_made(options: dict[str, Any]) -> None:
-    """HON-045: enable_retry=False is a single call, whose own error comes out."""
-    order: list[str] = []
-
-    def ask(attempt: Any) -> str:
-        order.append(attempt.target.model)
-        raise StatusError(503)
-
-    with pytest.raises(StatusError, match="503"):
-        policy_from(pair(), **options).call(ask)
-    assert order == ["gpt"]
-
-
 class LLMError(Exception):
     """Honcho's, of a response that Gemini blocked."""
 
@@ -169,12 +111,6 @@ class Facts(BaseModel):
     """What a deriver's answer is read into."""
 
     facts: list[str]
-
-
-class ModelConfig(BaseModel):
-    """Honcho's own, made anew for the fallback in each attempt."""
-
-    model: str
 
 
 def invalid(model: type[BaseModel], text: str) -> Exception:
@@ -246,15 +182,15 @@ def test_policies_made_for_each_call_share_a_cooldown(key: str | None) -> None:
 
 def test_the_same_model_elsewhere_has_a_name_of_its_own() -> None:
     """HRC-014: two accounts of one model are a chain."""
-    spare = Runtime("gpt", "openai", None, "second", "https://llm.example/v1")
-    names = [target.name for target in policy_from(Runtime("gpt", "openai", spare)).targets]
+    spare = model("gpt", "openai", api_key="second", base_url="https://llm.example/v1")
+    names = [target.name for target in policy_from(model("gpt", "openai", spare)).targets]
     assert names == ["openai/gpt", "openai/gpt@llm.example"]
 
 
 @pytest.mark.parametrize("own", [{"temperature": 0.2}, {"provider_params": {"extra_body": {}}}])
 def test_the_same_model_with_other_parameters_is_a_fallback(own: dict[str, Any]) -> None:
     """Honcho asks it, too: with other parameters it may answer where it did not."""
-    policy = policy_from(Runtime("gpt", "openai", Runtime("gpt", "openai", **own)))
+    policy = policy_from(model("gpt", "openai", model("gpt", "openai", **own)))
     record = policy.start()
     assert requests(policy, StatusError(503), run=record) == ["gpt", "gpt"]
     assert [one.target for one in record.record.attempts] == ["openai/gpt", "openai/gpt#2"]
@@ -264,9 +200,9 @@ def test_the_same_model_with_other_parameters_is_a_fallback(own: dict[str, Any])
     ("config", "message"),
     [
         (None, "model_config: got None; pass Honcho's ModelConfig"),
-        (Runtime("gpt", "OpenAI"), "transport 'OpenAI' and model 'gpt'; name a model and one of"),
+        (model("gpt", "OpenAI"), "transport 'OpenAI' and model 'gpt'; name a model and one of"),
         (object(), "model_config: a object with transport None and model None"),
-        (Runtime("gpt", "openai", api_key="a b"), "the key of gpt: .*a sign no key has"),
+        (model("gpt", "openai", api_key="a b"), "the key of gpt: .*a sign no key has"),
     ],
 )
 def test_what_is_no_model_is_refused(config: Any, message: str) -> None:
@@ -274,3 +210,139 @@ def test_what_is_no_model_is_refused(config: Any, message: str) -> None:
     with pytest.raises(FallbackConfigError, match=message) as caught:
         policy_from(config)
     assert "a b" not in str(caught.value)
+
+
+CALL = {"id": "call_1", "name": "search", "input": {"query": "tea"}}
+
+
+def chunk(content: str = "", **fields: Any) -> HonchoLLMCallStreamChunk:
+    return HonchoLLMCallStreamChunk(content=content, **fields)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+def test_only_a_chunk_with_text_settles_a_target(plain: bool) -> None:
+    """An empty first chunk and the final one carry nothing; a dict of the shape likewise."""
+    chunks = [chunk(), chunk("tea"), chunk(is_done=True, finish_reasons=["stop"], output_tokens=3)]
+    given: list[Any] = [one.model_dump() for one in chunks] if plain else chunks
+    assert [has_content(one) for one in given] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("content", "fields", "kind"),
+    [
+        ("tea", {"finish_reasons": ["stop"]}, None),
+        ("", {"finish_reasons": ["stop"]}, None),
+        ("", {"finish_reasons": ["tool_calls"], "tool_calls_made": [CALL]}, None),
+        (Facts(facts=[]), {"finish_reasons": ["stop"]}, None),
+        ("", {"finish_reasons": ["content_filter"]}, "refusal"),
+        ("", {"finish_reasons": ["SAFETY"]}, "refusal"),
+        ("tea", {"finish_reasons": ["SAFETY"]}, None),
+        ("te", {"finish_reasons": ["error"]}, "server_error"),
+        ("", {"finish_reasons": ["MALFORMED_FUNCTION_CALL"]}, "malformed_response"),
+    ],
+)
+def test_an_ending_says_what_became_of_an_answer(
+    content: Any, fields: Any, kind: str | None
+) -> None:
+    """A filter's word counts where nothing came, an error's whatever came; in streams, too."""
+    answers: list[Any] = [HonchoLLMCallResponse(content=content, **fields)]
+    if isinstance(content, str) and "tool_calls_made" not in fields:
+        answers.append([chunk(content), chunk(is_done=True, **fields)])
+    for answer in answers:
+        failure = check_response(answer)
+        assert (failure and failure.kind) == kind
+
+
+def test_what_an_answer_says_is_read() -> None:
+    """Text, tokens and the end; of an answer that is more, all of it; of a stream, its text."""
+    text = HonchoLLMCallResponse[str](
+        content="tea", input_tokens=9, output_tokens=4, finish_reasons=["stop"]
+    )
+    usage = {"input_tokens": 9, "output_tokens": 4, "total_tokens": 13}
+    assert read_answer(text)[:3] == ("tea", usage, "stop")
+    calls = HonchoLLMCallResponse[str](content="", tool_calls_made=[CALL])
+    assert read_answer(calls).content is calls
+    chunks = [chunk(), chunk("te"), chunk("a"), chunk(is_done=True, finish_reasons=["stop"])]
+    assert read_answer(chunks)[:3:2] == ("tea", "stop")
+
+
+def test_other_classes_of_these_fields_are_left_alone() -> None:
+    """A program's own class may use the same names for something else."""
+
+    class Report(BaseModel):
+        content: str
+        finish_reasons: list[str]
+
+    assert check_response(Report(content="", finish_reasons=["error"])) is None
+
+
+SYSTEM = {"role": "system", "content": "Be kind."}
+QUESTION = {"role": "user", "content": "What tea?"}
+
+
+def called(transport: str, number: str = "call_1") -> list[dict[str, Any]]:
+    """Return a call and its result, as Honcho writes them."""
+    call: dict[str, Any]
+    if transport == "gemini":
+        call = {"function_call": {"name": "search", "args": {"leaf": "green"}}}
+        result = {"function_response": {"name": "search", "response": {"result": "much"}}}
+        return [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
+    if transport == "openai":
+        function = {"name": "search", "arguments": '{"leaf": "green"}'}
+        call = {"id": number, "type": "function", "function": function}
+        return [
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+            {"role": "tool", "tool_call_id": number, "content": "much"},
+        ]
+    use = {"type": "tool_use", "id": number, "name": "search", "input": {"leaf": "green"}}
+    block = {"type": "tool_result", "tool_use_id": number, "content": "much"}
+    return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [block]}]
+
+
+TRANSPORTS = ["openai", "anthropic", "gemini"]
+
+
+@pytest.mark.parametrize("made_by", TRANSPORTS)
+@pytest.mark.parametrize("for_", TRANSPORTS)
+def test_a_history_moves_with_its_system_message(made_by: str, for_: str) -> None:
+    """Honcho's plain texts are read, whatever the transport; of the same one nothing changes."""
+    history = [SYSTEM, QUESTION, *called(made_by)]
+    moved = portable_history(history, made_by=made_by, for_=for_)
+    if made_by == for_:
+        assert moved == history
+        return
+    assert moved[0] == SYSTEM
+    text = {"gemini": {"role": "user", "parts": [{"text": "What tea?"}]}}.get(for_, QUESTION)
+    assert moved[1] in (text, {**QUESTION, "content": [{"type": "text", "text": "What tea?"}]})
+    call, result = moved[2:]
+    if for_ == "gemini":  # as Honcho names them, which looks for these
+        assert call["parts"][0]["function_call"]["args"] == {"leaf": "green"}
+        assert call["parts"][0]["thought_signature"] == b"skip_thought_signature_validator"
+        assert result["parts"][0]["function_response"]["response"] == {"result": "much"}
+    elif for_ == "openai":
+        assert call["tool_calls"][0]["id"] == result["tool_call_id"]
+    else:
+        assert call["content"][0]["id"] == result["content"][0]["tool_use_id"]
+
+
+def test_calls_of_gemini_have_ids_of_their_own_in_each_turn() -> None:
+    """Its format has none; Anthropic refuses a history in which one comes twice."""
+    turns = [
+        portable_history(called("gemini"), made_by="gemini", for_="anthropic") for _ in range(2)
+    ]
+    ids = {call["content"][0]["id"] for call, _ in turns}
+    assert len(ids) == 2
+    assert ids == {result["content"][0]["tool_use_id"] for _, result in turns}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"made_by": "google", "for_": "openai"}, "google: no such made_by"),
+        ({"made_by": "openai", "for_": "claude"}, "claude: no such for_"),
+    ],
+)
+def test_an_unknown_transport_is_named(given: dict[str, str], message: str) -> None:
+    """The kit's formats have other names than Honcho's transports."""
+    with pytest.raises(FallbackConfigError, match=message):
+        portable_history([QUESTION], **given)

@@ -9,7 +9,7 @@ import pytest
 from langfuse import Langfuse
 from opentelemetry.sdk.trace import TracerProvider
 
-from tests.helpers.langfuse_memory import Memory, langfuse_memory
+from tests.helpers.langfuse_server import Memory, langfuse_memory
 from tests.helpers.langfuse_speakers import serve
 from tests.helpers.otlp import OtlpReceiver, otlp_receiver
 

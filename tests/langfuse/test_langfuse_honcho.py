@@ -14,8 +14,7 @@ from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
-    from tests.helpers.langfuse_memory import Memory
-    from tests.helpers.langfuse_server import Stored
+    from tests.helpers.langfuse_server import Memory, Stored
 
 KEY = "pk-memory"
 METADATA = {"workspace_name": "acme"}

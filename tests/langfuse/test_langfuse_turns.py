@@ -1,4 +1,4 @@
-"""A tool loop's calls lie under one parent, whichever handler is used."""
+"""A tool loop's and an agent's calls lie under one parent, whichever handler is used."""
 
 from __future__ import annotations
 
@@ -8,19 +8,26 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
+from langchain_core.tools import tool
+from langfuse.langchain import CallbackHandler
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from honcho_fallback import FallbackConfig, FallbackObserver, FallbackPolicy, Target
+from honcho_fallback import FallbackConfig, FallbackObserver, FallbackPolicy, Target, set_observers
+from honcho_fallback_langchain import FallbackMiddleware
 from honcho_fallback_langfuse import LangfuseCallbackHandler
 from honcho_fallback_otel import OpenTelemetryHandler
-from tests.helpers.langfuse_server import received, stored
+from tests.helpers.agents import agent, calls, last, run
+from tests.helpers.chat_models import chat, dead, look_up
+from tests.helpers.langfuse_server import stored
+from tests.helpers.otlp import received
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from honcho_fallback import Attempt, CallStart
-    from tests.helpers.langfuse_memory import Memory
-    from tests.helpers.langfuse_server import Stored
+    from tests.helpers.langfuse_server import Memory, Stored
 
 
 def loop(
@@ -201,3 +208,72 @@ def test_two_calls_that_begin_a_turn_at_once_share_its_observation(memory: Memor
         policy.call(hello)
     (root,), calls = split(memory.stored())
     assert [call.parent_id for call in calls] == [root.id, root.id]
+
+
+pytest.importorskip("langchain")
+
+
+VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def made() -> Any:
+    """Return an agent with two tools and three rounds, whose primary is dead."""
+    rounds = [calls("look_up", 1, city="Oslo"), calls("add", 2, a=1, b=2), "done"]
+    return agent(dead(), FallbackMiddleware(chat("backup", *rounds)), tools=(look_up, add))
+
+
+@pytest.fixture
+def handler(memory: Memory) -> Iterator[LangfuseCallbackHandler]:
+    """Give one handler to the whole process."""
+    handler = LangfuseCallbackHandler(memory.client)
+    set_observers([handler])
+    yield handler
+    set_observers(None)
+
+
+@VERBS
+async def test_the_calls_of_a_run_lie_under_one_agent(
+    verb: str, handler: LangfuseCallbackHandler, memory: Memory
+) -> None:
+    """Each run is one trace: an agent that ends with it, and its three generations."""
+    agent = made()
+    assert last(await run(verb, agent)).text == "done"
+    spans = memory.stored()
+    (root,) = [span for span in spans if span.type == "AGENT"]
+    generations = [span for span in spans if span.type == "GENERATION"]
+    assert len(spans) == 4
+    assert {(one.trace_id, one.parent_id) for one in generations} == {(root.trace_id, root.id)}
+    assert all(one.metadata["is_fallback"] for one in generations)
+    assert (root.parent_id, root.level) == (None, "DEFAULT")
+    assert root.metadata["outcome"] == "completed"
+    assert root.start <= min(one.start for one in generations)
+    assert root.end >= max(one.end for one in generations)
+    assert not handler._turns
+    assert not handler._calls
+
+
+@VERBS
+async def test_langfuses_own_handler_keeps_its_tree(
+    verb: str, handler: LangfuseCallbackHandler, memory: Memory
+) -> None:
+    """Its runs are the parents of the generations, and no agent of ours stands between them."""
+    own = CallbackHandler(public_key="pk-memory")
+    config = {"callbacks": [own], "metadata": {"workspace": "acme"}}
+    assert last(await run(verb, made(), config=config)).text == "done"
+    spans = memory.stored()
+    by_id = {span.id: span for span in spans}
+    generations = [span for span in spans if span.type == "GENERATION"]
+    assert len(generations) == 3
+    assert [by_id[one.parent_id or ""].name for one in generations] == ["model"] * 3
+    assert len({span.trace_id for span in spans}) == 1
+    assert {span.name for span in spans if span.type == "TOOL"} == {"look_up", "add"}
+    assert not [span for span in spans if "turn_id" in span.metadata]
+    assert {one.metadata["workspace"] for one in generations} == {"acme"}
+    assert not handler._turns
+    assert not handler._calls

@@ -1,24 +1,40 @@
-"""What is counted of calls, by both observers alike."""
+"""What is counted of calls, by both observers alike, and what is either's own."""
 
 from __future__ import annotations
 
 import asyncio
+import os
+import subprocess
+import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
-from prometheus_client import generate_latest
+from opentelemetry.sdk.metrics.export import Histogram
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as attributes
+from opentelemetry.semconv._incubating.metrics import gen_ai_metrics as names
+from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
+from prometheus_client.parser import text_string_to_metric_families
 
 from honcho_fallback import (
     Cooldown,
     DeadlineExceeded,
+    FallbackConfigError,
+    FallbackPolicy,
     RetryBudget,
     StreamInterrupted,
+    Target,
 )
+from honcho_fallback.measurements import METRICS
 from honcho_fallback.testing import StatusError
+from honcho_fallback_otel import OpenTelemetryMetrics
+from honcho_fallback_prometheus import PrometheusObserver
 from tests.helpers.metrics import Counted
 from tests.helpers.prometheus import prometheus_figures
 from tests.helpers.scenarios import SCENARIOS, F, P, Scenario
@@ -29,6 +45,8 @@ if TYPE_CHECKING:
 
     from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
+    from tests.helpers.prometheus import Figures
+
 
 DOWN = StatusError(503)
 keeps_gauges = pytest.mark.skipif(
@@ -340,3 +358,333 @@ def test_threads_agree_to_the_call() -> None:
     assert counted.of("switches") == {("deriver", P, "overloaded"): fallbacks}
     assert sum(counted.counts("call.duration").values()) == 1000
     assert counted.of("tokens")["deriver", F, "input"] == 8 * fallbacks
+
+
+SECRET = "sk-hunter2"
+
+
+def test_agents_and_targets_are_bounded() -> None:
+    """Agents that are made per user, and targets per deployment, end up under other."""
+    counted = Counted(most_labels=2)
+    for number in range(5):
+        counted.policy.call(lambda _: "hello", agent=f"user-{number}")
+    assert counted.of("calls") == {
+        ("user-0", "success", "primary"): 1,
+        ("user-1", "success", "primary"): 1,
+        ("other", "success", "primary"): 3,
+    }
+    chain = Counted(["one", "two", "three", "four"], most_labels=2)
+    script: dict[str, Any] = {one: [StatusError(503)] for one in ("one", "two", "three")}
+    chain.policy.call(repeating(**script, four=["hello"]).ask)
+    assert {target for (target,) in chain.of("attempt.duration")} == {"four", "one", "other"}
+    assert {target for _, target, _ in chain.of("switches")} == {"one", "other"}
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        (f"https://me:{SECRET}@host:8000/v1", "https://[redacted]@host:8000/v1"),
+        (f"https://host/v1?api_key={SECRET}", "https://host/v1?api_key=[redacted]"),
+        ("claude@20260101", "claude@20260101"),
+        ("lone \ud800", "lone ?"),
+        ('new\nline "quoted" \\', 'new\nline "quoted" \\'),
+    ],
+)
+def test_a_label_shows_no_credentials_and_can_be_encoded(name: str, label: str) -> None:
+    """Whatever a user calls a target or an agent."""
+    counted = Counted([Target("model", name=name), Target("two")])
+    counted.policy.call(lambda _: "hello", agent=name)
+    assert counted.of("calls") == {(label, "success", label): 1}
+
+
+def test_nothing_but_names_is_a_label() -> None:
+    """No metadata, no prompt, no answer, no text of an error, no key."""
+    target = Target(
+        f"https://me:{SECRET}@host/model", f"https://me:{SECRET}@host", name="one",
+        params={"api_key": SECRET}, endpoint=f"https://me:{SECRET}@host",
+    )  # fmt: skip
+    counted = Counted([target])
+    run = counted.policy.start(metadata={"user": SECRET})
+    run.report(input=SECRET, output=SECRET)
+    with pytest.raises(RuntimeError):
+        counted.policy.call(repeating(one=[RuntimeError(SECRET)]).ask, run=run)
+    assert SECRET not in generate_latest(counted.registry).decode()
+    exported = [*counted.instruments()]
+    assert exported
+    assert SECRET not in repr(exported)
+
+
+@pytest.mark.parametrize("value", [0, 2.5])
+def test_a_bound_that_is_none_is_refused(value: Any) -> None:
+    """Both observers say which argument is wrong."""
+    with pytest.raises(FallbackConfigError, match="most_labels"):
+        PrometheusObserver(CollectorRegistry(), most_labels=value)
+    with pytest.raises(FallbackConfigError, match="most_labels"):
+        OpenTelemetryMetrics(most_labels=value)
+
+
+of_the_conventions = pytest.mark.skipif(
+    not hasattr(names, "GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK"),
+    reason="this release of the conventions has no such name yet",
+)
+
+CHAIN = [Target("one", "openai"), Target("two", "anthropic")]
+FAILING: dict[str, Any] = {
+    "openai/one": [StatusError(503)],
+    "anthropic/two": [StatusError(429)],
+}
+OPERATION = {
+    attributes.GEN_AI_OPERATION_NAME: "chat",
+    attributes.GEN_AI_PROVIDER_NAME: "anthropic",
+    attributes.GEN_AI_REQUEST_MODEL: "one",
+}
+ANSWERED = {**OPERATION, attributes.GEN_AI_RESPONSE_MODEL: "two"}
+
+
+def only(counted: Counted, name: str) -> Any:
+    (point,) = counted.points(name)
+    return point
+
+
+@of_the_conventions
+def test_a_fallback_is_one_operation() -> None:
+    """Asked of the primary's model, answered by the fallback's, with the tokens of the answer."""
+    counted = Counted(CHAIN)
+    usage = {
+        "prompt_tokens": 12,
+        "completion_tokens": 7,
+        "prompt_tokens_details": {"cached_tokens": 4},
+    }
+    message = {"role": "assistant", "content": "hello"}
+    answer = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+    run = counted.policy.start()
+    counted.policy.call(repeating(**{**FAILING, "anthropic/two": [answer]}).ask, run=run)
+    duration = only(counted, names.GEN_AI_CLIENT_OPERATION_DURATION)
+    assert (duration.attributes, duration.count) == (ANSWERED, 1)
+    assert duration.sum == run.record.seconds
+    tokens = counted.points(names.GEN_AI_CLIENT_TOKEN_USAGE)
+    assert {(one.attributes[attributes.GEN_AI_TOKEN_TYPE], one.sum) for one in tokens} == {
+        ("input", 12),  # the conventions' input holds what came from a cache
+        ("output", 7),
+    }
+    for one in tokens:
+        kind = {attributes.GEN_AI_TOKEN_TYPE: one.attributes[attributes.GEN_AI_TOKEN_TYPE]}
+        assert one.attributes == ANSWERED | kind
+    assert counted.points(names.GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK) == []
+
+
+@of_the_conventions
+def test_a_stream_tells_its_first_chunk() -> None:
+    """The time to it is measured from the call's start."""
+    counted = Counted(CHAIN)
+    run = counted.policy.start()
+    list(counted.policy.stream(repeating(**{**FAILING, "anthropic/two": ["a"]}).stream, run=run))
+    point = only(counted, names.GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK)
+    assert (point.attributes, point.sum) == (ANSWERED, run.record.time_to_first_token)
+
+
+@of_the_conventions
+def test_a_call_that_failed_names_its_error() -> None:
+    """The class of the last error, and no model that answered."""
+    counted = Counted(CHAIN)
+    with pytest.raises(ExceptionGroup):
+        counted.policy.call(repeating(**FAILING).ask)
+    point = only(counted, names.GEN_AI_CLIENT_OPERATION_DURATION)
+    assert point.attributes == {**OPERATION, ERROR_TYPE: "StatusError"}
+
+
+@of_the_conventions
+def test_a_stream_that_breaks_has_a_first_chunk_without_an_error() -> None:
+    """The error is the operation's."""
+    counted = Counted(CHAIN)
+
+    def ask(_: Attempt) -> Iterator[str]:
+        yield "a"
+        raise StatusError(503)
+
+    with pytest.raises(Exception, match="broke off"):
+        list(counted.policy.stream(ask))
+    request = {**OPERATION, attributes.GEN_AI_PROVIDER_NAME: "openai"}
+    first = only(counted, names.GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK)
+    assert first.attributes == request
+    duration = only(counted, names.GEN_AI_CLIENT_OPERATION_DURATION)
+    assert duration.attributes == {**request, ERROR_TYPE: "StatusError"}
+
+
+@of_the_conventions
+def test_who_leaves_is_no_error() -> None:
+    """A call that its caller cancels has no error type."""
+    counted = Counted([Target("one")])
+    counted.policy.start().cancel()
+    assert only(counted, names.GEN_AI_CLIENT_OPERATION_DURATION).attributes == {
+        attributes.GEN_AI_OPERATION_NAME: "chat",
+        attributes.GEN_AI_PROVIDER_NAME: "_OTHER",
+        attributes.GEN_AI_REQUEST_MODEL: "one",
+    }
+
+
+@of_the_conventions
+def test_units_and_buckets_are_those_of_the_conventions() -> None:
+    """The advised buckets, also for the package's own durations, which go on to five minutes."""
+    counted = Counted(CHAIN)
+    with suppress(ExceptionGroup):
+        counted.policy.call(repeating(**FAILING).ask)
+    counted.policy.start().succeed(usage={"input_tokens": 1, "output_tokens": 1})
+    list(counted.policy.stream(lambda _: iter("a")))
+    seconds = tuple(round(0.01 * 2**power, 2) for power in range(14))
+    exported = {one.name: one for one in counted.instruments()}
+    buckets = {
+        name: one.data.data_points[0].explicit_bounds
+        for name, one in exported.items()
+        if isinstance(one.data, Histogram)
+    }
+    assert buckets == {
+        names.GEN_AI_CLIENT_OPERATION_DURATION: seconds,
+        names.GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK: seconds,
+        names.GEN_AI_CLIENT_TOKEN_USAGE: tuple(4**power for power in range(14)),
+        "honcho_fallback.call.duration": (*seconds, 163.84, 327.68),
+        "honcho_fallback.attempt.duration": (*seconds, 163.84, 327.68),
+        "honcho_fallback.time_to_first_token": (*seconds, 163.84, 327.68),
+    }
+    assert exported[names.GEN_AI_CLIENT_OPERATION_DURATION].unit == "s"
+    assert exported[names.GEN_AI_CLIENT_TOKEN_USAGE].unit == "{token}"
+    for metric in METRICS:
+        one = exported.get(metric.opentelemetry_name)
+        if one is not None:
+            assert (one.unit, one.description) == (metric.unit, metric.help)
+
+
+def test_without_a_provider_nothing_breaks(caplog: pytest.LogCaptureFixture) -> None:
+    """Where nobody has set OpenTelemetry up, its API takes the measurements and drops them."""
+    policy = FallbackPolicy(CHAIN, observers=[OpenTelemetryMetrics()])
+    assert policy.call(lambda _: "hello") == "hello"
+    assert caplog.records == []
+
+
+def test_two_observers_on_one_provider_add_up(caplog: pytest.LogCaptureFixture) -> None:
+    """One per policy counts together, without a warning of the SDK's."""
+    counted = Counted()
+    provider = counted.provider
+    first, second = OpenTelemetryMetrics(provider), OpenTelemetryMetrics(provider)
+    record = counted.policy.start().record
+    first.on_finish(record)
+    second.on_finish(record)
+    assert sum(point.value for point in counted.points("honcho_fallback.calls")) == 2
+    assert caplog.records == []
+
+
+WORKER = Path(__file__).resolve().parents[1] / "helpers" / "metrics_worker.py"
+
+
+def figures_of(registry: CollectorRegistry) -> Figures:
+    return prometheus_figures(generate_latest(registry).decode())
+
+
+def call_with(observer: PrometheusObserver, agent: str = "deriver") -> None:
+    FallbackPolicy([Target("one")], agent=agent, observers=[observer]).call(lambda _: "hello")
+
+
+def test_the_list_is_what_a_fresh_registry_shows() -> None:
+    """METRICS names every metric with its type and help, before the first call."""
+    registry = CollectorRegistry()
+    PrometheusObserver(registry)
+    shown = {
+        family.name: (family.type, family.documentation)
+        for family in text_string_to_metric_families(generate_latest(registry).decode())
+    }
+    assert shown == {
+        metric.prometheus_name.removesuffix("_total"): (
+            metric.kind,
+            metric.help,
+        )
+        for metric in METRICS
+    }
+
+
+def test_names_follow_prometheus_conventions() -> None:
+    """Counters end in total, seconds in seconds; labels are those that are bounded."""
+    for metric in METRICS:
+        assert metric.prometheus_name.endswith("_total") == (metric.kind == "counter")
+        assert ("_seconds" in metric.prometheus_name) == (metric.unit == "s")
+        assert {*metric.labels} <= {
+            "agent",
+            "target",
+            "outcome",
+            "kind",
+            "billed",
+            "limit",
+            "type",
+        }
+
+
+def test_observers_on_one_registry_share_its_metrics() -> None:
+    """One per policy counts together, and their labels are bounded together."""
+    registry = CollectorRegistry()
+    for number in range(4):
+        call_with(PrometheusObserver(registry, most_labels=2), f"user-{number}")
+    figures = figures_of(registry)
+    calls = {key[1]: count for key, count in figures.items() if key[0] == "calls"}
+    assert calls == {"user-0": 1, "user-1": 1, "other": 2}
+
+
+@pytest.mark.parametrize("name", ["honcho_fallback_calls", "honcho_fallback_tokens"])
+def test_a_registry_with_other_metrics_of_the_name_is_refused(name: str) -> None:
+    """Nothing is counted on what somebody else made."""
+    registry = CollectorRegistry()
+    Counter(name, "Calls", ["agent"], registry=registry)
+    with pytest.raises(FallbackConfigError, match="registry: it has other metrics"):
+        PrometheusObserver(registry)
+
+
+class Worker:
+    """A process of its own that calls as it is told."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(WORKER), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(folder)},
+        )
+        self.pid = self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def do(self, command: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "done\n"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def test_the_figures_of_processes_add_up(tmp_path: Path) -> None:
+    """Counters are sums, also over the dead; of a cooldown what was seen last counts."""
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, path=str(tmp_path))  # type: ignore[no-untyped-call] # untyped
+    with ExitStack() as stack:
+        one, two = (stack.enter_context(Worker(tmp_path)) for _ in range(2))
+        for worker in (one, two):
+            worker.do("call")
+        two.do("rest")
+        one.do("rest")
+        figures: dict[tuple[str, ...], Any] = figures_of(registry)
+        assert figures["calls", "deriver", "success", "primary"] == 2
+        assert figures["calls", "deriver", "success", "fallback"] == 4
+        assert figures["call.duration", "deriver", "success"][0] == 6
+        assert figures["cooldown_until_timestamp", "primary"] > 1e9
+        two.do("recover")
+        assert figures_of(registry)["cooldown_until_timestamp", "primary"] == 0
+        two.kill()
+        mark_process_dead(two.pid, path=str(tmp_path))  # type: ignore[no-untyped-call] # untyped
+        figures = figures_of(registry)
+        assert figures["calls", "deriver", "success", "primary"] == 3

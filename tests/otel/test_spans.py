@@ -1,18 +1,23 @@
-"""The GenAI span, for whoever has no Langfuse."""
+"""The GenAI span, for whoever has no Langfuse; and what no trace and no metric shows."""
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from opentelemetry import trace
+from opentelemetry.sdk.metrics import MeterProvider
+from opentelemetry.sdk.metrics.export import InMemoryMetricReader
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as names
+from prometheus_client import CollectorRegistry, generate_latest
 
 from honcho_fallback import (
     FallbackConfig,
+    FallbackError,
     FallbackExhausted,
     FallbackObserver,
     FallbackPolicy,
@@ -20,13 +25,18 @@ from honcho_fallback import (
     Target,
 )
 from honcho_fallback.testing import StatusError
-from honcho_fallback_otel import OpenTelemetryHandler
-from tests.helpers.langfuse_server import received, stored
+from honcho_fallback_langfuse import LangfuseCallbackHandler
+from honcho_fallback_otel import OpenTelemetryHandler, OpenTelemetryMetrics
+from honcho_fallback_prometheus import PrometheusObserver
+from tests.helpers.canaries import PROMPT, canaries_in, provider_errors, run_into
+from tests.helpers.langfuse_server import langfuse_memory, stored
 from tests.helpers.langfuse_speakers import MESSAGES
+from tests.helpers.otlp import received
 from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
 
 CHAIN = [
     Target("one", "openai", params={"temperature": 0.5, "api_key": "secret"}),
@@ -204,3 +214,33 @@ def test_langfuse_reads_it_as_a_generation(traced: Traced) -> None:
         "total": 19,
     }
     assert one.metadata["attributes"]["honcho_fallback.is_fallback"] is False
+
+
+def test_no_key_and_no_prompt_is_told() -> None:
+    """In no span, no event of one and no label, whatever field it came in."""
+    exporter, provider, reader = InMemorySpanExporter(), TracerProvider(), InMemoryMetricReader()
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    registry = CollectorRegistry()
+    with langfuse_memory("secrets") as memory:
+        observers: list[Any] = [
+            OpenTelemetryHandler(provider),
+            LangfuseCallbackHandler(memory.client),
+            OpenTelemetryMetrics(MeterProvider([reader])),
+            PrometheusObserver(registry=registry),
+        ]
+        errors = [*provider_errors()][::3]
+        for _ in run_into(errors, observers):
+            pass
+        answer = {"error": {"message": PROMPT, "type": PROMPT, "code": PROMPT}}
+        with suppress(FallbackError):
+            FallbackPolicy([Target("a")], observers=observers).call(lambda _: answer, wait=0)
+        spans, stored = exporter.get_finished_spans(), memory.spans()
+    assert len(spans) > 1000
+    assert len(stored) == len(spans)
+    for span in spans:
+        assert canaries_in(span.to_json()) == []
+    assert canaries_in(stored) == []
+    assert canaries_in(generate_latest(registry).decode()) == []
+    measured = reader.get_metrics_data()
+    assert measured is not None
+    assert canaries_in(measured.to_json()) == []

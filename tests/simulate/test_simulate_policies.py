@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import logging
 import random
 import threading
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from itertools import cycle
-from typing import TYPE_CHECKING, Any
+from math import isclose
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from honcho_fallback import (
+    AttemptRecord,
     CallRecord,
     Cooldown,
     Failure,
@@ -28,13 +33,23 @@ from honcho_fallback import (
     Target,
     TransportRecovery,
 )
-from honcho_fallback.simulate import Scenario, load_scenario, retry_then_next, shipped, simulate
+from honcho_fallback.simulate import (
+    Scenario,
+    load_scenario,
+    replay,
+    retry_then_next,
+    shipped,
+    simulate,
+)
 from honcho_fallback.simulate._endpoint import RecordedError
-from honcho_fallback.simulate._scenario import Reply
+from honcho_fallback.simulate._run import run_in_virtual_time
+from honcho_fallback.simulate._scenario import Phase, Reply
 from tests.simulate.incidents import FALLBACK, PRIMARY, asked, failing, incident, only, took
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from pathlib import Path
+
 
 # Single calls outside of turns are meant to stand alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
@@ -369,3 +384,418 @@ def test_a_peers_parameters() -> None:
     assert took(unreachable) == [5.0] * 3 + [2.0]
     late = only({**silent, "after_content": True}, config=peer, traffic={"stream": True})
     assert took(late) == [30.25]
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.floats(0, 1e5), max_size=4), max_size=6))
+def test_tasks_overlap_in_the_order_of_time(pauses: list[list[float]]) -> None:
+    """Each goes on when its own sleeps are over, to the nanosecond, whatever the others do."""
+
+    async def main() -> list[tuple[float, float]]:
+        loop, seen = asyncio.get_running_loop(), list[tuple[float, float]]()
+
+        async def sleeper(seconds: list[float]) -> None:
+            expected = 0.0
+            for pause in seconds:
+                await asyncio.sleep(pause)
+                expected += pause
+                seen.append((loop.time(), expected))
+
+        await asyncio.gather(*map(sleeper, pauses))
+        return seen
+
+    seen = run_in_virtual_time(main)
+    assert [now for now, _ in seen] == sorted(now for now, _ in seen)
+    assert all(abs(now - expected) < 1e-6 for now, expected in seen)
+    assert run_in_virtual_time(main) == seen
+
+
+def test_a_thread_can_wake_it() -> None:
+    """Without a timer it waits for real: what a thread brings does arrive."""
+
+    async def main() -> int:
+        return await asyncio.to_thread(threading.get_ident)
+
+    assert run_in_virtual_time(main) != threading.get_ident()
+
+
+async def test_it_runs_beside_a_running_loop() -> None:
+    """In a notebook a loop is running; the simulation gets a thread, and time of its own."""
+
+    async def main() -> float:
+        await asyncio.sleep(3600)
+        return asyncio.get_running_loop().time()
+
+    assert 3600 <= run_in_virtual_time(main) < 3600.001
+
+
+PLAIN = FallbackConfig(wait=0.25, timeout=20, connect_timeout=3)
+STREAM: dict[str, Any] = {"stream": True}
+SILENT: dict[str, Any] = {"kind": "silent"}
+TOKENS = {"input_tokens": 1_000_000, "output_tokens": 100_000}
+PRICE = {"per_call": 0.5, "per_million_input": 2.0, "per_million_output": 10.0}
+
+BAD_DAYS: list[tuple[dict[str, Any], FailureKind | None, int | None, float]] = [
+    ({"kind": "up", "latency": 3.0}, None, None, 3.0),
+    ({"kind": "slow", "factor": 19}, None, None, 19.0),
+    ({"kind": "slow", "factor": 30}, FailureKind.TIMEOUT, None, 20.0),
+    (failing(503), FailureKind.OVERLOADED, 503, 0.5),
+    (failing(500), FailureKind.SERVER_ERROR, 500, 0.5),
+    (failing(401), FailureKind.AUTHENTICATION, 401, 0.5),
+    (failing(400, code="context_length_exceeded"), FailureKind.CONTEXT_OVERFLOW, 400, 0.5),
+    ({"kind": "recovering", "delay": 0.5}, FailureKind.OVERLOADED, 503, 0.5),
+    ({"kind": "quota", "delay": 0.5}, FailureKind.QUOTA, 429, 0.5),
+    ({"kind": "dropped", "delay": 0.5}, FailureKind.CONNECTION, None, 0.5),
+    (SILENT, FailureKind.TIMEOUT, None, 20.0),
+    ({"kind": "unreachable"}, FailureKind.TIMEOUT, None, 3.0),
+    ({"kind": "rate_limited", "calls": 0, "window": 9}, FailureKind.RATE_LIMIT, 429, 0.05),
+]
+
+
+@pytest.mark.parametrize(("phase", "kind", "status", "seconds"), BAD_DAYS)
+@pytest.mark.parametrize("stream", [False, True])
+def test_each_kind_is_seen_as_its_kind(
+    phase: dict[str, Any],
+    kind: FailureKind | None,
+    status: int | None,
+    seconds: float,
+    stream: bool,
+) -> None:
+    """The classifier sees what an SDK would raise, when it would raise it, streamed or not."""
+    # A stream is bound up to its first content, which takes a quarter of the time.
+    config = PLAIN.replace(timeout=5.0) if stream and phase["kind"] == "slow" else PLAIN
+    seconds = 5.0 if stream and seconds == 20 and phase["kind"] == "slow" else seconds
+    later = {"kind": "up", "starts": 1e9}
+    record = only(phase, later, config=config, traffic={"stream": stream})
+    first, *others = record.attempts
+    assert (first.kind, first.status) == (kind, status)
+    assert isclose(first.seconds, seconds)
+    assert [one.target for one in others] == ([FALLBACK] if kind and record.answered_by else [])
+
+
+def test_every_kind_of_phase_is_tested() -> None:
+    """None is added without a line in the table above."""
+    assert {phase["kind"] for phase, *_ in BAD_DAYS} == {
+        *get_args(Phase.model_fields["kind"].annotation)
+    }
+
+
+def test_an_outage_of_three_calls() -> None:
+    """Three of ten calls meet the outage: half a second lost, then the fallback's two."""
+    report = simulate(incident(failing(starts=3), {"kind": "up", "starts": 6}), PLAIN)
+    assert (report.calls, report.answered, report.success_rate) == (10, 10, 1.0)
+    assert (report.p50, report.p95) == pytest.approx((1.0, 2.5))
+    assert dict(report.requests) == {PRIMARY: 10, FALLBACK: 3}
+    assert (report.wasted, report.money, report.lost) == (3, None, None)
+    assert asked(report) == ["p"] * 3 + ["pf"] * 3 + ["p"] * 4
+    assert [one.seconds for one in report.records] == pytest.approx(
+        [1.0] * 3 + [2.5] * 3 + [1.0] * 4
+    )
+
+
+def test_answers_take_as_long_as_was_said() -> None:
+    """Half of 2,000 answers below the median, one in a hundred above p99, give or take."""
+    phase = {"kind": "up", "latency": {"median": 2.0, "p99": 9.0}}
+    report = simulate(incident(phase, seconds=2000), FallbackConfig())
+    seconds = sorted(record.seconds for record in report.records)
+    assert 1.9 < report.p50 < 2.1
+    assert 7.5 < seconds[-20] < 11.0
+    other = simulate(incident(phase, seconds=2000), FallbackConfig(), seed=1)
+    assert other.p50 != report.p50
+
+
+def test_a_rate_limit_counts_per_window_and_says_when_it_ends() -> None:
+    """Two of five calls pass in each window; Retry-After is what is left of it, rounded up."""
+    limit = {"kind": "rate_limited", "calls": 2, "window": 5, "delay": 0.5}
+    report = simulate(incident(limit, traffic={"per_second": 0.99}), PLAIN)
+    assert asked(report) == ["p", "p", "pf", "pf", "pf", "p", "p", "pf", "pf", "pf"]
+    refused = [record.attempts[0].retry_after for record in report.records]
+    assert refused == [None, None, 3.0, 2.0, 1.0, None, None, 3.0, 2.0, 1.0]
+    silent = simulate(incident({**limit, "says_when": False}), PLAIN)
+    assert {one.retry_after for record in silent.records for one in record.attempts} == {None}
+
+
+def test_a_recovery_refuses_less_and_less() -> None:
+    """Of 1,000 requests the first fifth fails at about 90 %, the last at about 10 %."""
+    phases = ({"kind": "recovering", "status": 500}, {"kind": "up", "starts": 1000})
+    failed = [len(one) - 1 for one in asked(simulate(incident(*phases, seconds=1000), PLAIN))]
+    shares = [sum(failed[at : at + 200]) / 200 for at in range(0, 1000, 200)]
+    assert shares == sorted(shares, reverse=True)
+    assert [round(share, 1) for share in (shares[0], shares[-1])] == [0.9, 0.1]
+
+
+@pytest.mark.parametrize("kind", ["failing", "quota", "dropped", "silent"])
+def test_a_share_fails_and_the_others_are_answered(kind: str) -> None:
+    """Half of 1,000 requests, give or take three standard deviations."""
+    phase = {"kind": kind, "share": 0.5, **({"status": 500} if kind == "failing" else {})}
+    report = simulate(incident(phase, seconds=1000), PLAIN)
+    assert 450 < report.wasted < 550
+    assert report.requests[FALLBACK] == report.wasted
+
+
+def test_nobody_hangs_for_ever() -> None:
+    """Without a timeout a silent target ends when its phase does, or when the kernel gives up."""
+    config = FallbackConfig(timeout=None, connect_timeout=None)
+    assert took(only(SILENT, {"kind": "up", "starts": 50}, config=config)) == [50.0, 2.0]
+    assert took(only(SILENT, config=config)) == [7200.0, 2.0]
+    for patient in (config, FallbackConfig(timeout=None, connect_timeout=300)):
+        assert took(only({"kind": "unreachable"}, config=patient)) == [127.0, 2.0]
+
+
+def test_a_connect_timeout_ends_only_what_cannot_connect() -> None:
+    """A slow answer has a connection; a lost packet has none, and the shorter limit ends it."""
+    config = FallbackConfig(timeout=10, connect_timeout=0.5)
+    assert took(only(config=config)) == [1.0]
+    assert took(only({"kind": "unreachable"}, config=config)) == [0.5, 2.0]
+    sooner = FallbackConfig(timeout=0.2, connect_timeout=0.5, max_attempts=2)
+    assert took(only({"kind": "unreachable"}, config=sooner)) == [0.2, 0.2]
+
+
+def test_a_deadline_is_kept_with_its_reserve() -> None:
+    """Of nine seconds the silent primary gets six; a silent fallback gets what is left."""
+    config = FallbackConfig(deadline=9)
+    record = only(SILENT, config=config)
+    assert (took(record), record.outcome) == ([6.0, 2.0], "success")
+    record = only(SILENT, fallback=(SILENT,), config=config)
+    assert (took(record), record.outcome) == ([6.0, 3.0], "exhausted")
+    assert "deadline" in str(record.why)
+
+
+def test_a_stream_is_bound_up_to_its_first_content() -> None:
+    """A second's timeout lets a stream of 4 s end whose content begins after 0.9 s."""
+    slow = {"kind": "slow", "factor": 4}
+    target = {"traffic": STREAM, "first": 0.225}
+    record = only(slow, config=FallbackConfig(timeout=1.0), **target)
+    assert (record.answered_by, took(record)) == (PRIMARY, [4.0])
+    assert record.time_to_first_token == pytest.approx(0.9)
+    assert took(only(slow, config=FallbackConfig(timeout=0.8), **target)) == [0.8, 2.0]
+    tokens = FallbackConfig(first_token_timeout=0.8)
+    assert took(only(slow, config=tokens, **target)) == [0.8, 2.0]
+    assert took(only(slow, config=tokens)) == [4.0]  # what is not streamed has no first token
+
+
+def test_idle_timeout_ends_a_stream_that_falls_silent_and_no_other() -> None:
+    """After content nobody else is asked; fifteen seconds of content are no silence of two."""
+    phase = {**SILENT, "after_content": True}
+    record = only(phase, config=FallbackConfig(idle_timeout=2.0), traffic=STREAM)
+    assert (record.outcome, took(record)) == ("interrupted", [2.25])
+    assert record.time_to_first_token == 0.25
+    patient = only(phase, config=FallbackConfig(), traffic=STREAM)
+    assert (patient.outcome, took(patient)) == ("interrupted", [7200.25])
+    slow = {"kind": "slow", "factor": 20}
+    record = only(slow, config=FallbackConfig(idle_timeout=2.0), traffic=STREAM)
+    assert (record.outcome, took(record)) == ("success", [20.0])
+    late = {"kind": "dropped", "delay": 9.0, "after_content": True}
+    record = only(late, config=FallbackConfig(idle_timeout=2.0), traffic=STREAM)
+    assert record.attempts[0].kind is FailureKind.CONNECTION
+
+
+@pytest.mark.parametrize("phase", [failing(), {"kind": "dropped", "delay": 0.5}])
+def test_after_content_a_stream_breaks_for_good(phase: dict[str, Any]) -> None:
+    """Before content the policy switches; after it the error is the caller's."""
+    late = {**phase, "after_content": True}
+    record = only(late, config=FallbackConfig(), traffic=STREAM)
+    assert (record.outcome, took(record)) == ("interrupted", [0.75])
+    assert only(phase, config=FallbackConfig(), traffic=STREAM).outcome == "success"
+    assert took(only(late, config=FallbackConfig())) == [0.5, 2.0]  # not streamed: no content
+
+
+def test_prices() -> None:
+    """What was written is paid for, what nobody waited for is lost, a refusal costs nothing."""
+    phases = (failing(starts=3), {"kind": "slow", "factor": 40, "starts": 5})
+    up = {"kind": "up", "starts": 6}
+    report = simulate(incident(*phases, up, traffic=TOKENS, price=PRICE), PLAIN)
+    # Ten answers that were heard, one that came too late; 0.5 + 2 + 1 each.
+    assert (report.money, report.lost, report.wasted) == (11 * 3.5, 3.5, 3)
+
+
+def test_what_a_broken_stream_wrote_is_paid_for_and_lost() -> None:
+    """Its caller has half an answer, the provider's bill has it too."""
+    late = failing(after_content=True)
+    scenario = incident(late, seconds=1, traffic=STREAM, price={"per_call": 2.0})
+    report = simulate(scenario, FallbackConfig())
+    assert (report.answered, report.money, report.lost) == (0, 2.0, 2.0)
+
+
+FIXED = FallbackConfig(wait=0.25)
+
+
+def facts(records: Sequence[CallRecord], start: float = 0.0) -> list[Any]:
+    """What happened in each call, down to a hundredth of a millisecond."""
+    return [
+        (
+            round(record.started_at - start, 5),
+            record.outcome,
+            round(record.seconds, 5),
+            [
+                (one.target, round(one.started, 5), one.wait, one.kind, one.status, one.code)
+                for one in record.attempts
+            ],
+        )
+        for record in records
+    ]
+
+
+@pytest.mark.parametrize("name", shipped())
+def test_the_same_policy_fares_as_it_did(name: str) -> None:
+    """Each request meets what it met on record: the same answers, failures, times and end."""
+    scenario = load_scenario(name)
+    one_call = scenario.traffic.model_copy(update={"iterations": 1, "pause": 0.0})
+    scenario = scenario.model_copy(update={"traffic": one_call})
+    before = simulate(scenario, FIXED, calls=400).records
+    incident = replay(before)
+    after = simulate(incident, FIXED).records
+    assert facts(after, incident.started_at) == facts(before, incident.started_at)
+
+
+def test_another_policy_fares_otherwise() -> None:
+    """On the morning's records a cooldown would have spared most of what was wasted."""
+    scenario = incident(failing(starts=3), {"kind": "up", "starts": 7})
+    tuesday = replay(simulate(scenario, FIXED).records, name="tuesday")
+    as_it_was = simulate(tuesday, FIXED)
+    with_cooldown = simulate(tuesday, FallbackConfig(cooldown=Cooldown(after=1, base=1.2)))
+    peer = simulate(tuesday, retry_then_next())
+    assert (tuesday.name, as_it_was.wasted, with_cooldown.wasted) == ("tuesday", 4, 2)
+    assert peer.wasted > 4
+    assert as_it_was.calls == with_cooldown.calls == peer.calls == 10
+
+
+def attempt(target: str = PRIMARY, **more: Any) -> AttemptRecord:
+    values = {"number": 1, "position": 0, "started": 0.0, "seconds": 0.5, "wait": 0.0, **more}
+    return AttemptRecord(target, target, None, **values)
+
+
+def record(second: float, *attempts: AttemptRecord, **more: Any) -> CallRecord:
+    """A call so many seconds after an odd moment."""
+    call = CallRecord(
+        call_id="1",
+        agent="not read",
+        chain=(PRIMARY, FALLBACK),
+        attempts=attempts,
+        outcome="success",
+        answered_by=None,
+        is_fallback=False,
+        started_at=1763725000.25 + second,
+        seconds=0.0,
+        usage=None,
+        time_to_first_token=None,
+        untried=(),
+    )
+    return replace(call, **more)
+
+
+def test_what_is_nearest_in_time_is_met() -> None:
+    """Between two observations the nearer one decides, the earlier one at the middle."""
+    overloaded = attempt(kind=FailureKind.OVERLOADED, status=503)
+    others = (record(at, attempt(FALLBACK)) for at in (4, 5, 6))
+    report = simulate(replay([record(0, attempt()), record(10, overloaded), *others]), FIXED)
+    assert asked(report) == ["p", "p", "p", "pf", "pf"]
+
+
+def test_requests_of_the_same_moment_take_turns() -> None:
+    """A burst of which half was refused is a burst of which half is refused."""
+    refused = attempt(kind=FailureKind.RATE_LIMIT, status=429, retry_after=7.0)
+    report = simulate(replay([record(0, attempt()), record(0, refused)] * 2), FIXED)
+    assert asked(report) == ["p", "pf", "p", "pf"]
+    assert report.records[1].attempts[0].retry_after == 7.0
+
+
+def test_who_hung_up_does_not_know_what_would_have_come() -> None:
+    """After a timeout on record nothing comes, however long one waits; and it says so."""
+    hung = attempt(kind=FailureKind.TIMEOUT, error="TimeoutError", seconds=30.0)
+    answer = attempt(FALLBACK, started=30.0)
+    scenario = replay([record(0, hung, answer)])
+    for timeout in (100, 10):
+        report = simulate(scenario, FallbackConfig(timeout=timeout))
+        assert took(report.records[0]) == [timeout, 0.5]
+    assert scenario.assumptions == (
+        f"{PRIMARY} would not have answered after the timeouts on record",
+    )
+    with_status = replay([record(0, replace(hung, status=504), answer)])
+    assert took(simulate(with_status, FIXED).records[0]) == [30.0, 0.5]
+    assert not with_status.assumptions
+
+
+def test_a_connection_that_was_never_made_ends_with_the_connect_timeout() -> None:
+    """Its class tells it from an answer that was too slow."""
+    lost = attempt(kind=FailureKind.TIMEOUT, error="ConnectTimeout", seconds=5.0)
+    report = simulate(
+        replay([record(0, lost, attempt(FALLBACK))]), FallbackConfig(connect_timeout=2)
+    )
+    assert took(report.records[0]) == [2.0, 0.5]
+
+
+def test_a_target_that_nobody_asked_is_assumed_to_answer() -> None:
+    """In the median time of all answers, and the scenario says that this is assumed."""
+    scenario = replay([record(at, attempt(seconds=took)) for at, took in enumerate((0.2, 0.4, 3))])
+    assert scenario.assumptions == (
+        f"{FALLBACK} was never asked; it would answer in 0.40 s",
+        "each call is a turn of its own",
+    )
+    down = FallbackConfig(timeout=0.1, max_attempts=2)
+    assert took(simulate(scenario, down).records[0]) == [0.1, 0.1]
+    assert simulate(scenario, FIXED).requests == {PRIMARY: 3, FALLBACK: 0}
+
+
+def test_what_says_nothing_about_a_provider_is_left_out() -> None:
+    """A cancelled attempt and a bug of the caller's are no bad day of the target."""
+    ours = [attempt(kind=kind) for kind in (FailureKind.CANCELLED, FailureKind.LOCAL)]
+    records = [record(0, attempt()), *(record(5, one) for one in ours)]
+    report = simulate(replay(records), FIXED)
+    assert (report.calls, report.answered, report.wasted) == (3, 3, 0)
+
+
+def test_streams_come_back_as_streams() -> None:
+    """First content and what broke after it; what failed before has brought none."""
+    late = {"kind": "dropped", "delay": 0.5, "after_content": True, "starts": 5}
+    phases = (failing(starts=2), {"kind": "up", "starts": 3}, late)
+    before = simulate(incident(*phases, traffic={"stream": True}), FIXED)
+    after = simulate(replay(before.records), FIXED)
+    assert facts(after.records) == facts(before.records)
+    times = [one.time_to_first_token for one in after.records]
+    assert times == pytest.approx([0.25, 0.25, 1.0, *[0.25] * 7])
+    assert asked(after)[2] == "pf"
+    assert [one.outcome for one in after.records].count("interrupted") == 5
+
+
+@pytest.mark.parametrize("kind", sorted(set(FailureKind) - {"cancelled", "local"}))
+@pytest.mark.parametrize("status", [None, 200, 404, 429, 503])
+def test_a_kind_on_record_is_the_kind_that_is_met(kind: FailureKind, status: int | None) -> None:
+    """With its own status, code and Retry-After, even where those alone would say otherwise."""
+    failed = attempt(kind=kind, status=status, code="whatever", retry_after=5.0)
+    config = FallbackConfig(fallback_on=set(FailureKind) - {FailureKind.CANCELLED}, timeout=1.0)
+    first = simulate(replay([record(0, failed)]), config).records[0].attempts[0]
+    assert first.kind is kind
+    if kind is not FailureKind.TIMEOUT or status is not None:
+        assert (first.status, first.code, first.retry_after) == (status, "whatever", 5.0)
+
+
+def test_files(tmp_path: Path) -> None:
+    """JSON lines, as ``to_dict`` gives them; a mistake is named with its line."""
+    records = simulate(incident(failing(starts=5)), FIXED).records
+    path = tmp_path / "tuesday.jsonl"
+    path.write_text("\n\n".join(json.dumps(one.to_dict()) for one in records))
+    assert simulate(replay(path), FIXED) == simulate(replay(records), FIXED)
+    for broken in ('{"half', "[1]", "{}"):
+        path.write_text(f"\n{broken}")
+        with pytest.raises(FallbackConfigError, match=r"jsonl: line 2: .*; write json.dumps"):
+            replay(path)
+    with pytest.raises(FallbackConfigError, match=r"No such file.*; pass a file with a record"):
+        replay(tmp_path / "nothing")
+    with pytest.raises(FallbackConfigError, match="records: there are none; pass at least one"):
+        replay([])
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 20), st.sampled_from([None, *FailureKind]), st.floats(0, 9)),
+        min_size=1,
+        max_size=12,
+    )
+)
+def test_any_records_can_be_played(seen: list[tuple[int, FailureKind | None, float]]) -> None:
+    """Whatever was on record, as many calls are made and each of them ends."""
+    records = [record(at, attempt(kind=kind, seconds=took)) for at, kind, took in seen]
+    report = simulate(replay(records), FallbackConfig())
+    assert report.calls == len(records)
