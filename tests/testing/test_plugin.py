@@ -51,7 +51,6 @@ if TYPE_CHECKING:
 
 ALL = {*FailureKind} - {FailureKind.CANCELLED}
 WAYS = pytest.mark.parametrize("way", DRIVERS.values(), ids=DRIVERS)
-STREAMS = pytest.mark.parametrize("way", [DRIVERS["stream"], DRIVERS["astream"]])
 
 
 @WAYS
@@ -111,8 +110,8 @@ def test_a_hang_without_a_timeout_is_an_error_of_the_test(scripted: Scripted) ->
         policy.call(script.ask)
 
 
-@STREAMS
-def test_streams_come_in_chunks_and_break(scripted: Scripted, way: Way) -> None:
+@pytest.mark.parametrize("asynchronous", [False, True])
+def test_streams_come_in_chunks_and_break(scripted: Scripted, asynchronous: bool) -> None:
     """A list is a stream; an error in it breaks it off there."""
     script = scripted(
         primary=[
@@ -122,10 +121,19 @@ def test_streams_come_in_chunks_and_break(scripted: Scripted, way: Way) -> None:
         backup=[["hel", "lo"]],
     )
     policy = FallbackPolicy(script.targets)
-    assert [*policy.stream(script.stream)] == ["", "hel", "lo"]
+
+    async def aread(run: FallbackRun) -> list[str]:
+        return [chunk async for chunk in policy.astream(script.astream, run=run)]
+
+    def read(run: FallbackRun) -> list[str]:
+        return (
+            asyncio.run(aread(run)) if asynchronous else [*policy.stream(script.stream, run=run)]
+        )
+
+    assert "".join(read(policy.start())) == "hello"
     run = policy.start()
     with pytest.raises(StreamInterrupted) as caught:
-        way(policy, script, run)
+        read(run)
     assert caught.value.partial == ("a", "b")
     assert run.record.seconds == 2
     assert script.closed == {"primary": 2, "backup": 1}
