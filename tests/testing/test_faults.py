@@ -17,14 +17,13 @@ import httpx2
 import openai
 import pytest
 
-from honcho_fallback import FailureKind, FallbackConfigError, FallbackPolicy, Target, classify
-from honcho_fallback.testing import FaultTransport, assert_switched
+from honcho_fallback import FailureKind, FallbackConfigError, classify
+from honcho_fallback.testing import FaultTransport
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
-    from honcho_fallback import Attempt
-    from honcho_fallback.testing import Clock, Records
+    from honcho_fallback.testing import Clock
     from tests.helpers.provider import ProviderServer
 
 
@@ -334,59 +333,6 @@ def test_the_sdks_own_retries_are_requests(providers: ProviderServer) -> None:
     ask.options["max_retries"] = 1
     ask()
     assert (transport.requests, transport.failed) == (2, 1)
-
-
-@either
-def test_a_hundred_calls_at_once(providers: ProviderServer, asynchronous: bool) -> None:
-    """Each request has a number of its own: exactly every fifth fails."""
-    transport = FaultTransport().on(*range(5, 101, 5), status=503)
-    url = f"{providers['openai'].url}/models"
-    if asynchronous:
-
-        async def main() -> list[int]:
-            async with httpx.AsyncClient(transport=transport, timeout=30) as client:
-                answers = await asyncio.gather(*(client.get(url) for _ in range(100)))
-            return [answer.status_code for answer in answers]
-
-        statuses = asyncio.run(main())
-    else:
-        with (
-            httpx.Client(transport=transport, timeout=30) as client,
-            ThreadPoolExecutor(16) as pool,
-        ):
-            statuses = [*pool.map(lambda _: client.get(url).status_code, range(100))]
-    assert (transport.requests, transport.failed, statuses.count(503)) == (100, 20, 20)
-
-
-def test_a_raw_loop_goes_on_when_the_outage_ends(
-    providers: ProviderServer, fallback_clock: Clock, fallback_records: Records
-) -> None:
-    """The README's example: the primary is down for a minute of the test's clock."""
-    url = providers["openai"].url
-    outage = FaultTransport().on(status=503, seconds=60)
-    primary = openai.OpenAI(
-        base_url=url,
-        api_key="none",
-        max_retries=0,
-        http_client=openai.DefaultHttpxClient(transport=outage),
-    )
-    backup = openai.OpenAI(base_url=url, api_key="none", max_retries=0)
-    policy = FallbackPolicy(
-        [Target("m", provider="openai", client=primary), Target("n", client=backup)]
-    )
-
-    def ask(attempt: Attempt) -> str | None:
-        client: openai.OpenAI = attempt.target.client
-        completion = client.chat.completions.create(model=attempt.target.model, messages=MESSAGES)
-        return completion.choices[0].message.content
-
-    with primary, backup:
-        policy.call(ask)
-        fallback_clock.advance(60)
-        policy.call(ask)
-    assert_switched(fallback_records[0], from_="openai/m", to="n", kind="overloaded")
-    assert [record.is_fallback for record in fallback_records] == [True, False]
-    assert [body["model"] for body in providers["openai"].bodies] == ["n", "m"]
 
 
 def schedule() -> FaultTransport:

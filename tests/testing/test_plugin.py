@@ -471,23 +471,16 @@ def test_the_switches_of_a_call_that_should_have_made_none(record: CallRecord) -
 DOWN = StatusError(503, retry_after=20)
 
 
-def test_nothing_waits_in_set_testing(scripted: Scripted) -> None:
-    """A target that would be asked again after 20 s is asked at once, in no time at all."""
+@WAYS
+def test_nothing_waits_in_set_testing(scripted: Scripted, way: Way) -> None:
+    """A target that would be asked again after 20 s is asked at once, however it is asked."""
     policy = FallbackPolicy([Target("only")])
     clock = Clock()
     with clock.installed(), set_testing():
         script = scripted(only=[DOWN, DOWN, "hello"])
-        assert policy.call(script.ask) == "hello"
+        assert way(policy, script, policy.start()) == "hello"
         assert [request.attempt.wait for request in script.requests] == [0, 0, 0]
     assert clock.slept == []
-
-
-async def test_nor_does_it_in_a_task(scripted: Scripted) -> None:
-    """The same for `acall`, and for policies that were made before."""
-    policy = FallbackPolicy([Target("only")])
-    with set_testing():
-        script = scripted(only=[DOWN, "hello"])
-        assert await policy.acall(script.aask) == "hello"
 
 
 @pytest.mark.parametrize(
