@@ -40,7 +40,7 @@ from tests.helpers.redis_server import free_port
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterator
 
-    from prometheus_client import Metric
+    from prometheus_client import Metric as Family
 
     from honcho_fallback import Attempt
 
@@ -255,7 +255,7 @@ class Rounds(CollectorRegistry):
         super().__init__()
         self.gate = threading.Lock()
 
-    def collect(self) -> Iterator[Metric]:
+    def collect(self) -> Iterator[Family]:
         with self.gate:
             yield from super().collect()
 
