@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from honcho_fallback import FallbackExhausted, StreamInterrupted
-from tests.helpers.langfuse_speakers import BUCKETS, MESSAGES, TEXT, WORDS, Calls, Speaker
+from tests.helpers.langfuse_speakers import BUCKETS, MESSAGES, TEXT, WORDS
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from honcho_fallback import FallbackObserver
     from tests.helpers.langfuse_server import Stored
+    from tests.helpers.langfuse_speakers import Speaker
 
 NONE = {"input": 0, "output": 0, "total": 0}
 
@@ -100,15 +101,15 @@ ENDINGS = {
 }
 
 
-def play_sync(calls: Calls, _: Speaker, ending: Ending) -> None:
+def play_sync(calls: Any, _: Speaker, ending: Ending) -> None:
     calls.call()
 
 
-def play_async(calls: Calls, _: Speaker, ending: Ending) -> None:
+def play_async(calls: Any, _: Speaker, ending: Ending) -> None:
     asyncio.run(calls.acall())
 
 
-def play_stream(calls: Calls, speaker: Speaker, ending: Ending) -> None:
+def play_stream(calls: Any, speaker: Speaker, ending: Ending) -> None:
     chunks = calls.stream()
     if not ending.leaves:
         list(chunks)
@@ -118,7 +119,7 @@ def play_stream(calls: Calls, speaker: Speaker, ending: Ending) -> None:
     chunks.close()
 
 
-def play_astream(calls: Calls, speaker: Speaker, ending: Ending) -> None:
+def play_astream(calls: Any, speaker: Speaker, ending: Ending) -> None:
     async def play() -> None:
         chunks = calls.astream()
         if not ending.leaves:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import signal
 import threading
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import anthropic
 import openai
@@ -19,9 +20,9 @@ from honcho_fallback import FallbackConfig, FallbackPolicy, Target
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Generator, Iterator, Sequence
+    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 
-    from honcho_fallback import Attempt, FallbackObserver
+    from honcho_fallback import Attempt, FallbackObserver, FallbackRun
     from tests.helpers.provider import ProviderServer, SeenRequest
 
 MESSAGES = [{"role": "user", "content": "Good morning"}]
@@ -73,27 +74,30 @@ def serve(providers: ProviderServer) -> None:
         providers[name].standing = behaviour
 
 
-class Calls(Protocol):
-    """Ask a chain in four ways, as a service does."""
+class Speaker:
+    """Ask chains over one framework.
 
-    def call(self) -> Any: ...
-    async def acall(self) -> Any: ...
-    def stream(self) -> Generator[Any]: ...
-    def astream(self) -> AsyncGenerator[Any]: ...
-
-
-class Speaker(Protocol):
-    """Ask chains over one framework."""
+    Attributes:
+        provider: Whose wire it speaks.
+        parameters: Those that a server is to show.
+        raises: What it raises in place of this package's errors.
+        blurred_kinds: The last failure's kind, where the framework blurs it, by ending.
+    """
 
     provider: str
-    parameters: ClassVar[dict[str, Any]]  # that a server is to show
-    raises: tuple[type[BaseException], ...]  # in place of this package's errors
-    blurred_kinds: ClassVar[
-        dict[str, str]
-    ]  # the last failure's kind, where the framework blurs it, by ending
+    parameters: ClassVar[dict[str, Any]] = {}
+    raises: tuple[type[BaseException], ...] = ()
+    blurred_kinds: ClassVar[dict[str, str]] = {}
 
-    def calls(self, chain: Sequence[str], observer: FallbackObserver) -> Calls: ...
-    def has_content(self, chunk: Any) -> object: ...
+    def __init__(self, url: str) -> None:
+        self.url = url
+
+    def calls(self, chain: Sequence[str], observer: FallbackObserver) -> Any:
+        """Return the ways to ask a chain: call, acall, stream and astream."""
+        raise NotImplementedError
+
+    def has_content(self, chunk: Any) -> object:
+        raise NotImplementedError
 
 
 class Clients:
@@ -118,45 +122,11 @@ class Clients:
         return getattr(self._sdk, self._async)(http_client=http, **self._options)
 
 
-class RawCalls:
-    """Ask a policy over SDKs themselves, in the loops that a service writes."""
+class Raw(Speaker):
+    """Ask over an SDK itself, in the loops that a service writes."""
 
-    def __init__(self, raw: Raw, policy: FallbackPolicy) -> None:
-        self._raw = raw
-        self._policy = policy
-
-    def call(self) -> Any:
-        return self._policy.call(self._raw.ask, run=self._run())
-
-    async def acall(self) -> Any:
-        return await self._policy.acall(self._raw.aask, run=self._run())
-
-    def stream(self) -> Generator[Any]:
-        raw = self._raw
-        return self._policy.stream(raw.stream, has_content=raw.has_content, run=self._run())
-
-    def astream(self) -> AsyncGenerator[Any]:
-        raw = self._raw
-        return self._policy.astream(raw.astream, has_content=raw.has_content, run=self._run())
-
-    def _run(self) -> Any:
-        run = self._policy.start()
-        run.report(input=MESSAGES, parameters={"top_p": 0.9})
-        return run
-
-
-class Raw:
-    """Ask over an SDK itself."""
-
-    provider: str
-    parameters: ClassVar[dict[str, Any]] = {}
-    raises: tuple[type[BaseException], ...] = ()
-    blurred_kinds: ClassVar[dict[str, str]] = {}
     own: ClassVar[dict[str, Any]] = {}
     extra_streamed: ClassVar[dict[str, Any]] = {}
-
-    def __init__(self, url: str) -> None:
-        self._url = url
 
     def clients(self, base_url: str) -> Clients:
         raise NotImplementedError
@@ -164,18 +134,26 @@ class Raw:
     def create(self, client: Any) -> Any:
         raise NotImplementedError
 
-    def has_content(self, chunk: Any) -> object:
-        raise NotImplementedError
-
-    def calls(self, chain: Sequence[str], observer: FallbackObserver) -> RawCalls:
+    def calls(self, chain: Sequence[str], observer: FallbackObserver) -> Any:
         targets = [self.target(behaviour) for behaviour in chain]
         config = FallbackConfig(max_attempts=2)
-        return RawCalls(
-            self, FallbackPolicy(targets, config, agent="deriver", observers=[observer])
+        policy = FallbackPolicy(targets, config, agent="deriver", observers=[observer])
+        streamed: Any = {"has_content": self.has_content}
+
+        def run() -> FallbackRun:
+            begun = policy.start()
+            begun.report(input=MESSAGES, parameters={"top_p": 0.9})
+            return begun
+
+        return SimpleNamespace(
+            call=lambda: policy.call(self.ask, run=run()),
+            acall=lambda: policy.acall(self.aask, run=run()),
+            stream=lambda: policy.stream(self.stream, run=run(), **streamed),
+            astream=lambda: policy.astream(self.astream, run=run(), **streamed),
         )
 
     def target(self, behaviour: str) -> Target:
-        clients = self.clients(f"{self._url}/{behaviour}")
+        clients = self.clients(f"{self.url}/{behaviour}")
         params = {"extra_headers": {"x-key": SECRET}, **self.own}
         return Target(f"{behaviour}-model", self.provider, client=clients, params=params)
 

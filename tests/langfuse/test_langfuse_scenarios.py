@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import nullcontext
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import openai
@@ -28,6 +29,7 @@ from tests.helpers.langfuse_speakers import (
     TEXT,
     RawAnthropic,
     RawOpenAI,
+    Speaker,
 )
 from tests.helpers.litellm_runs import litellm_left_clean
 
@@ -41,45 +43,26 @@ if TYPE_CHECKING:
     from tests.helpers.otlp import OtlpReceiver
 
 
-class ModelCalls:
-    """Ask a FallbackChatModel."""
-
-    def __init__(self, model: FallbackChatModel, config: Any) -> None:
-        self._model = model
-        self._config = config
-
-    def call(self) -> Any:
-        return self._model.invoke(MESSAGES, self._config)
-
-    async def acall(self) -> Any:
-        return await self._model.ainvoke(MESSAGES, self._config)
-
-    def stream(self) -> Any:
-        return self._model.stream(MESSAGES, self._config)
-
-    def astream(self) -> Any:
-        return self._model.astream(MESSAGES, self._config)
-
-
-class OverLangChain:
+class OverLangChain(Speaker):
     """Ask over LangChain's models."""
 
-    provider: str
-    parameters: ClassVar[dict[str, Any]]
-    raises: tuple[type[BaseException], ...] = ()
-    blurred_kinds: ClassVar[dict[str, str]] = {}
-
     def __init__(self, url: str, config: Any = None) -> None:
-        self._url = url
+        super().__init__(url)
         self.config = config
 
     def model(self, behaviour: str) -> Any:
         raise NotImplementedError
 
-    def calls(self, chain: Sequence[str], observer: FallbackObserver) -> ModelCalls:
+    def calls(self, chain: Sequence[str], observer: FallbackObserver) -> Any:
         models = [self.model(behaviour) for behaviour in chain]
         options: Any = {"agent": "deriver", "max_attempts": 2, "observers": [observer]}
-        return ModelCalls(FallbackChatModel(*models, **options), self.config)
+        model, asked = FallbackChatModel(*models, **options), (MESSAGES, self.config)
+        return SimpleNamespace(
+            call=lambda: model.invoke(*asked),
+            acall=lambda: model.ainvoke(*asked),
+            stream=lambda: model.stream(*asked),
+            astream=lambda: model.astream(*asked),
+        )
 
     def has_content(self, chunk: Any) -> object:
         return chunk.text
@@ -94,7 +77,7 @@ class OpenAIModels(OverLangChain):
     def model(self, behaviour: str) -> Any:
         return ChatOpenAI(
             model=f"{behaviour}-model",
-            base_url=f"{self._url}/{behaviour}",
+            base_url=f"{self.url}/{behaviour}",
             api_key=SECRET,
             temperature=0.5,
         )
@@ -108,7 +91,7 @@ class AnthropicModels(OverLangChain):
 
     def model(self, behaviour: str) -> Any:
         options: Any = {"model": f"{behaviour}-model", "api_key": SECRET, "max_tokens": 9}
-        return ChatAnthropic(base_url=f"{self._url}/{behaviour}", **options)
+        return ChatAnthropic(base_url=f"{self.url}/{behaviour}", **options)
 
 
 def stock() -> CallbackHandler:
@@ -147,16 +130,11 @@ class RouterCalls:
             await close_litellm_async_clients()
 
 
-class OverLiteLLM:
+class OverLiteLLM(Speaker):
     """Ask deployments behind a Router."""
 
     parameters: ClassVar[dict[str, Any]] = {"top_p": 0.9}
-    provider: str
-    raises: tuple[type[BaseException], ...] = (openai.OpenAIError,)
-    blurred_kinds: ClassVar[dict[str, str]] = {}
-
-    def __init__(self, url: str) -> None:
-        self._url = url
+    raises = (openai.OpenAIError,)
 
     def calls(self, chain: Sequence[str], observer: FallbackObserver) -> RouterCalls:
         router = Router(
@@ -165,7 +143,7 @@ class OverLiteLLM:
                     "model_name": "deriver",
                     "litellm_params": {
                         "model": f"{self.provider}/{behaviour}-model",
-                        "api_base": f"{self._url}/{behaviour}",
+                        "api_base": f"{self.url}/{behaviour}",
                         "api_key": SECRET,
                     },
                     "model_info": {"id": behaviour, "fallback_rank": rank},
