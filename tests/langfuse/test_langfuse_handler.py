@@ -59,9 +59,6 @@ if TYPE_CHECKING:
     from tests.helpers.otlp import ReceivedSpan
 
 
-# Single calls outside of turns are meant to stand alone here.
-pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
-
 ANSWER = {
     "choices": [{"message": {"role": "assistant", "content": TEXT}}],
     "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},

@@ -51,9 +51,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-# Single calls outside of turns are meant to stand alone here.
-pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
-
 POLICIES: dict[str, Any] = {
     "default": FallbackConfig,
     "resilient": FallbackConfig.resilient,
@@ -146,6 +143,8 @@ def decisions(record: CallRecord) -> Any:
     return attempts, record.outcome, round(record.seconds, 6), record.why, record.untried
 
 
+# Single calls outside of turns are meant to stand alone here.
+@pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
 @settings(deadline=None, max_examples=100)
 @given(name=st.sampled_from([*CONFIGS]), primary=SCRIPTS, fallback=SCRIPTS)
 def test_the_same_attempts_as_by_the_driver_of_threads(

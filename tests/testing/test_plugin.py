@@ -40,12 +40,9 @@ from tests.helpers.scripted import DRIVERS, repeating
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from honcho_fallback import FallbackRun
+    from honcho_fallback import Attempt, CallRecord, FallbackRun
 
     Way = Callable[[FallbackPolicy, Script, FallbackRun], Any]
-    from honcho_fallback import Attempt, CallRecord
-    from honcho_fallback.testing import Scripted
-
     Run = Callable[..., pytest.RunResult]
 
 
