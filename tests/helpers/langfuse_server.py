@@ -27,10 +27,6 @@ _METADATA = (f"{_LF}metadata.", "langfuse.trace.metadata.")
 _OPERATIONS = {"chat", "completion", "generate_content", "generation", "text_completion"}
 _LEVELS = {"DEBUG", "DEFAULT", "WARNING", "ERROR"}
 
-# Only exactly these are understood as OpenAI's; any other set passes through as it is.
-_CHAT = {"prompt_tokens", "completion_tokens", "total_tokens"}
-_DETAILS = {"prompt_tokens_details", "completion_tokens_details"}
-
 
 @dataclass(frozen=True, slots=True)
 class Stored:
@@ -134,24 +130,12 @@ def _usage(read: Mapping[str, Any]) -> dict[str, int]:
     details = _parsed(raw)
     if not isinstance(raw, str) or not isinstance(details, dict):
         return {}
-    if details.keys() >= _CHAT and details.keys() <= _CHAT | _DETAILS:
-        return _chat(details)
     counts = {
         key: int(value)
         for key, value in details.items()
         if (type(value) is int and value >= 0) or (isinstance(value, str) and value.isdecimal())
     }
     return _with_total(counts)
-
-
-def _chat(details: dict[str, Any]) -> dict[str, int]:
-    counts = {"input": details["prompt_tokens"], "output": details["completion_tokens"]}
-    for side, key in (("input", "prompt_tokens_details"), ("output", "completion_tokens_details")):
-        for name, count in (details.get(key) or {}).items():
-            if type(count) is int:
-                counts[f"{side}_{name}"] = count
-                counts[side] = max(0, counts[side] - count)
-    return {**counts, "total": details["total_tokens"]}
 
 
 def _semantic(read: Mapping[str, Any]) -> dict[str, int]:

@@ -78,24 +78,6 @@ def test_doctor_shows_each_chain() -> None:
     assert f"\n{same}\n  first " in output
 
 
-@pytest.mark.parametrize(
-    ("environ", "status", "text"),
-    [
-        (KEYS, 0, "0 of 9 agents have a fallback"),
-        ({"LLM_OPENAI_API_KEY": "k", f"{F}__MODEL": "anthropic/x"}, 1, "LLM_ANTHROPIC_API_KEY: not set"),
-        ({}, 1, "LLM_OPENAI_API_KEY: not set, so there is no key for api.openai.com (all agents)"),
-        ({**KEYS, f"{F}__TRANSPORT": "anthropic"}, 1, f"{F}: Honcho does not start, the fallback is ignored, {F}__MODEL is missing"),
-        ({**KEYS, f"{F}__MODLE": "x"}, 1, f"{F}__MODLE: nothing reads it"),
-        ({**FINE, f"{F}__OVERRIDES__BASE_URL": "http://127.0.0.1:1"}, 0, "Honcho sends LLM_ANTHROPIC_API_KEY there, load_policies() does not"),
-    ],
-)  # fmt: skip
-def test_doctor_says_what_could_not_work(environ: dict[str, str], status: int, text: str) -> None:
-    """What is ignored, partial, missing or kept back is shown, and is status 1 for a fallback."""
-    exit_status, output = run("doctor", **environ)
-    assert text in output
-    assert exit_status == status
-
-
 def test_doctor_shows_the_state_of_each_key() -> None:
     """A key is set, missing or not needed; the key itself is not shown."""
     environ = KEYS
@@ -113,6 +95,10 @@ STARTS, STOPS = "Honcho starts; ", "Honcho does not start: "
 ELSEWHERE = "Honcho sends data elsewhere than these settings say: "
 # What Honcho's own modules did with it (main, 2026-08-20); the first line, a part of a later one.
 SEEN: list[tuple[dict[str, str], str, str]] = [
+    ({}, f"{STARTS}0 of 9 agents have a fallback.", ""),
+    ({"LLM_ANTHROPIC_API_KEY": "", f"{F}__MODEL": "anthropic/x"}, f"{STARTS}1 of 9", "LLM_ANTHROPIC_API_KEY: not set"),
+    ({"LLM_OPENAI_API_KEY": ""}, f"{STARTS}0 of 9", "LLM_OPENAI_API_KEY: not set, so there is no key for api.openai.com (all agents)"),
+    ({f"{F}__MODLE": "x"}, f"{STOPS}1 setting.", f"{F}__MODLE: nothing reads it"),
     (ANTHROPIC, f"{STARTS}1 of 9", "anthropic/claude-x   set  api.anthropic.com"),
     ({f"{F}__MODEL": "anthropic/claude-x"}, f"{STARTS}1 of 9", "then     anthropic/claude-x "),
     ({"LLM_OPENAI_API_KEY": "your-api-key-here"}, f"{STARTS}0 of 9 agents have a fallback; 1 setting cannot work.", "a placeholder"),

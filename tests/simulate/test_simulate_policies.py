@@ -190,23 +190,6 @@ def test_a_cooldown_probes_once_and_again_after_twice_the_rest() -> None:
     assert notes == [(5, "a probe after its cooldown"), (8, "a probe after its cooldown")]
 
 
-def test_calls_that_overlap_share_one_probe() -> None:
-    """In the 20 minutes of the shipped outage the primary sees ten probes and little else."""
-    report = simulate(load_scenario("outage"), FallbackConfig.resilient())
-    down = [
-        one
-        for record in report.records
-        if 900 <= record.started_at < 2099
-        for one in record.attempts
-        if one.position == 0
-    ]
-    # Rests of 2 s doubling to 300 s, after the three failures that began them.
-    probes = [one for one in down if one.note == "a probe after its cooldown"]
-    assert len(probes) == 10
-    assert len(down) - len(probes) == 3
-    assert report.success_rate == 1.0
-
-
 @settings(deadline=None, max_examples=8)
 @given(per_second=st.floats(0.5, 12), switch_after=st.integers(1, 3))
 def test_a_retry_budget_bounds_the_load(per_second: float, switch_after: int) -> None:
