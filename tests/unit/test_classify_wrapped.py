@@ -11,34 +11,19 @@ from typing import Any
 import botocore.exceptions
 import httpcore
 import httpx
-import pydantic
 import pytest
+from google.genai import errors as genai
 from hypothesis import given
 from hypothesis import strategies as st
+from websockets.exceptions import ConnectionClosed, ConnectionClosedError, ConnectionClosedOK
+from websockets.frames import Close
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._tables import STATUSES, WORDS
 from honcho_fallback._values.failure import Failure
 from honcho_fallback._values.failure import FailureKind as Kind
+from tests.helpers.errors import EXAMPLES, ProviderError, raised_from, stand_in
 from tests.helpers.own_rules import loaded, of_provider
-
-
-class ProviderError(Exception):
-    """An in-house client's error: whatever it is given becomes an attribute."""
-
-    def __init__(self, message: str = "", **facts: Any) -> None:
-        super().__init__(message)
-        self.__dict__.update(facts)
-
-
-def stand_in(name: str, module: str, base: type[Exception] = ProviderError) -> type[Any]:
-    """Build a class as a package has it that is not installed here."""
-    return type(name, (base,), {"__module__": module})
-
-
-def raised_from(outer: Exception, cause: BaseException) -> Exception:
-    outer.__cause__ = cause
-    return outer
 
 
 def kind_of(status: int) -> Kind:
@@ -145,12 +130,6 @@ def test_a_number_that_is_no_status_says_nothing(status: int, text: str) -> None
     assert classify(RuntimeError(text)).kind is Kind.LOCAL
 
 
-def test_the_last_status_is_the_innermost() -> None:
-    """A wrapper puts its own words before those of what it wraps."""
-    assert under(500, "Error code: 502 - hello, error code: 404").kind is Kind.MODEL_UNAVAILABLE
-    assert under(500, "Error code: 404 - hello, error code: 402").kind is Kind.QUOTA
-
-
 @pytest.mark.parametrize("status", PLAIN)
 @pytest.mark.parametrize(
     "text",
@@ -214,17 +193,6 @@ def test_a_numeric_code_in_json_in_json_decides(code: object) -> None:
     """A document in a string in a document may state its status as a number."""
     inner = json.dumps({"error": {"code": code}})
     assert under(502, f"hello: {json.dumps({'hello': inner})}").kind is Kind.AUTHENTICATION
-
-
-def test_a_status_code_that_was_expected_is_none() -> None:
-    """What somebody expected is not what came."""
-    assert classify(RuntimeError("expected status code: 429, hello")).kind is Kind.LOCAL
-
-
-def test_a_code_needs_a_document() -> None:
-    """Quoted words outside of braces are no document."""
-    assert under(500, "'code': '1113'").kind is Kind.SERVER_ERROR
-    assert under(500, "{'code': '1113'}").kind is Kind.QUOTA
 
 
 @pytest.mark.parametrize("key", ["error_code", "code", "status_code", "http_code"])
@@ -292,19 +260,6 @@ def test_a_class_that_a_text_names_decides(name: str, kind: Kind) -> None:
         assert under(500, text).kind is kind
 
 
-def test_of_two_classes_the_last_decides() -> None:
-    """What a wrapper's class wraps stands behind it."""
-    assert under(500, "BadRequestError: NotFoundError: hello").kind is Kind.MODEL_UNAVAILABLE
-    assert under(500, "NotFoundError: BadRequestError: hello").kind is Kind.INVALID_REQUEST
-
-
-@pytest.mark.parametrize("name", ["JSONDecodeError", "APIError", "ParamValidationError"])
-def test_a_class_that_settles_nothing_leaves_it_to_the_status(name: str) -> None:
-    """A parser's, a client's or an unspecific class in a text is less than the status."""
-    assert under(500, f"hello {name}: hello").reason == "status 5xx"
-    assert under(400, f"hello {name}: hello").reason == "status 4xx"
-
-
 # --- AWS
 
 
@@ -343,16 +298,6 @@ def test_another_services_operation_is_local(operation: str, code: str) -> None:
         assert (failure.kind, failure.switchable) == (Kind.LOCAL, False)
         named = classify(error, rules=loaded(of_provider(type(error))))
         assert (named.kind, named.status) == (Kind.SERVER_ERROR, failure.status)
-
-
-def test_botocores_own_error_of_another_service_is_local() -> None:
-    """botocore keeps the answer's document beside the sentence that names the operation."""
-    answer: Any = {
-        "Error": {"Code": "SlowDown", "Message": "hello"},
-        "ResponseMetadata": {"HTTPStatusCode": 503, "HTTPHeaders": {}},
-    }
-    error = botocore.exceptions.ClientError(answer, "PutObject")
-    assert classify(error).kind is Kind.LOCAL
 
 
 @pytest.mark.parametrize(
@@ -409,24 +354,6 @@ def test_what_only_a_bug_raises_is_never_read(name: str) -> None:
         assert classify(error).kind is Kind.LOCAL
 
 
-@pytest.mark.parametrize("cls", [RuntimeError, Exception, ProviderError])
-@pytest.mark.parametrize(
-    ("text", "kind"),
-    [
-        ("connection refused", Kind.CONNECTION),
-        ("the provider answered: Error code: 429", Kind.RATE_LIMIT),
-        ("agent stopped, status: 503", Kind.OVERLOADED),
-        ("hello: {'error': {'code': '1113'}}", Kind.QUOTA),
-        ("hello: BadRequestError(hello)", Kind.INVALID_REQUEST),
-        ("404 items could not be processed", Kind.LOCAL),
-        ("expected status: 500, got 200", Kind.LOCAL),
-    ],
-)
-def test_a_wrappers_text_is_read(cls: type[Exception], text: str, kind: Kind) -> None:
-    """A runtime error, or an exception of no kind, is what wrappers raise."""
-    assert classify(cls(text)).kind is kind
-
-
 @pytest.mark.parametrize("part", WORDS["parts"])
 def test_a_part_that_an_answer_lacks_is_the_answers_fault(part: str) -> None:
     """A reader that looks for what every answer has got none; any other name is a bug."""
@@ -439,38 +366,6 @@ def test_a_part_that_an_answer_lacks_is_the_answers_fault(part: str) -> None:
 
 
 # --- packages
-
-
-def test_hugging_faces_classes() -> None:
-    """Its own names say what their namesakes elsewhere do not."""
-    errors = pytest.importorskip("huggingface_hub.errors")
-    assert classify(errors.GenerationError("hello")).kind is Kind.SERVER_ERROR
-    assert classify(errors.ValidationError("hello")).kind is Kind.INVALID_REQUEST
-    assert classify(errors.OverloadedError("hello")).kind is Kind.OVERLOADED
-    assert classify(errors.IncompleteGenerationError("hello")).kind is Kind.SERVER_ERROR
-    for name in ("GenerationError", "ValidationError"):
-        assert classify(stand_in(name, "hello.errors")("hello")).kind is Kind.LOCAL
-
-
-def test_replicates_classes() -> None:
-    """A prediction that failed is the server's; its error states a status beside a title."""
-    module = "replicate.exceptions"
-    assert classify(stand_in("ModelError", module)("hello")).kind is Kind.SERVER_ERROR
-    error = stand_in("ReplicateError", module)
-    assert classify(error("hello", status=429, title="hello")).kind is Kind.RATE_LIMIT
-    assert classify(error("hello", status=422, detail="hello")).kind is Kind.INVALID_REQUEST
-
-
-def test_instructors_retries_stand_for_their_last_attempt() -> None:
-    """An answer that never fitted is one that nobody can use; a provider's error is its own."""
-    error = stand_in("InstructorRetryException", "instructor.core.exceptions")
-    limit = ProviderError("hello", status_code=429)
-    assert classify(raised_from(error("hello"), limit)).kind is Kind.RATE_LIMIT
-    assert classify(error(limit)).kind is Kind.RATE_LIMIT
-    with pytest.raises(pydantic.ValidationError) as misfit:
-        pydantic.TypeAdapter(int).validate_python("x")
-    assert classify(raised_from(error("hello"), misfit.value)).kind is Kind.MALFORMED_RESPONSE
-    assert classify(error("hello")).kind is Kind.MALFORMED_RESPONSE
 
 
 @pytest.mark.parametrize(
@@ -659,6 +554,37 @@ def test_asyncios_error_for_several_addresses_is_read_by_its_numbers() -> None:
     )
 
 
-def test_an_os_error_that_says_nothing_at_all_is_local() -> None:
-    """Without a number, a cause and a connection class it may be anything."""
-    assert classify(OSError("something")).kind is Kind.LOCAL
+# --- a websocket's close
+
+
+def closed(
+    number: int, reason: str, cls: type[ConnectionClosed] = ConnectionClosedError
+) -> ConnectionClosed:
+    """Build what the websockets library raises for a server's close frame."""
+    frame = Close(number, reason)
+    return cls(frame, frame, rcvd_then_sent=True)
+
+
+@pytest.mark.parametrize("close", EXAMPLES["websocket"]["closes"], ids=str)
+def test_a_close_frames_reason_is_the_message(close: dict[str, Any]) -> None:
+    """A server that closes a websocket says why there; Google's SDK keeps it as an answer."""
+    number, reason = close["number"], close["reason"]
+    failure = classify(closed(number, reason))
+    assert (failure.kind, failure.provider_message) == (close["kind"], reason)
+    assert classify(genai.APIError(number, reason, None)).kind == close["kind"]
+
+
+@pytest.mark.parametrize("number", [1008, 1011, 4000])
+def test_a_close_without_a_reason_is_a_lost_connection(number: int) -> None:
+    """Its number alone says too little."""
+    assert classify(closed(number, "")).kind is Kind.CONNECTION
+    assert classify(ConnectionClosedError(None, None)).kind is Kind.CONNECTION
+
+
+def test_an_end_is_no_error_unless_it_says_why() -> None:
+    """A session's normal end is the caller's own; one that the server ends by a limit is not."""
+    assert classify(closed(1000, "", ConnectionClosedOK)).kind is Kind.CANCELLED
+    assert classify(closed(1000, "bye", ConnectionClosedOK)).kind is Kind.CANCELLED
+    limit = "Your session hit the maximum duration of 60 minutes."
+    failure = classify(closed(1001, limit, ConnectionClosedOK))
+    assert (failure.kind, failure.switchable, failure.transient) == (Kind.TIMEOUT, True, True)

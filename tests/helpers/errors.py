@@ -1,0 +1,95 @@
+"""Errors as clients raise them, built from plain facts, and the examples of errors.toml."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import tomllib
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import httpx
+import openai
+import pytest
+from google.genai import errors as genai
+
+URL = "https://provider.test/v1/chat/completions"
+# Any, because openai and anthropic sit on either of the two httpx lineages.
+REQUEST: Any = httpx.Request("POST", URL)
+EXAMPLES: dict[str, Any] = tomllib.loads(
+    (Path(__file__).parents[1] / "unit" / "errors.toml").read_text("utf-8")
+)
+
+
+class ProviderError(Exception):
+    """An in-house client's error: whatever it is given becomes an attribute."""
+
+    def __init__(self, message: str = "", **facts: Any) -> None:
+        super().__init__(message)
+        self.__dict__.update(facts)
+
+
+@functools.cache
+def _openai_client() -> openai.OpenAI:
+    return openai.OpenAI(api_key="x", base_url=URL)
+
+
+def openai_error(status: int, error: Any, **headers: str) -> openai.APIStatusError:
+    """Return what OpenAI's SDK raises for an answer; an underscore in a header is a dash."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    answer: Any = httpx.Response(status, json={"error": error}, headers=named, request=REQUEST)
+    return _openai_client()._make_status_error_from_response(answer)
+
+
+def stand_in(name: str, module: str, base: type[Exception] = ProviderError) -> type[Any]:
+    """Make a class as a package has it, whether that is installed here or not."""
+    return type(name, (base,), {"__module__": module})
+
+
+def raised_from(outer: Exception, cause: BaseException) -> Exception:
+    """Give an error its cause."""
+    outer.__cause__ = cause
+    return outer
+
+
+def built(row: dict[str, Any]) -> Exception:
+    """Build the error of a row, whose keys the head of errors.toml explains."""
+    status = row.get("status")
+    if "openai" in row:
+        return openai_error(status or 400, row["openai"], **row.get("headers", {}))
+    if "google" in row:
+        code: int = status or 400
+        kind = genai.ClientError if code < 500 else genai.ServerError
+        return kind(code, {"error": {"code": code, **row["google"]}})
+    cls = _class_of(row)
+    if row.get("derived"):
+        cls = stand_in("Mine", "mine", cls)
+    error: Exception = cls(*row.get("args", [row.get("text", "hello")]))
+    given: dict[str, Any] = {name: row[name] for name in row if name in {"body", "headers"}}
+    if status is not None:
+        given["status_code"] = status
+    error.__dict__.update(given | row.get("facts", {}))
+    return raised_from(error, built(row["cause"])) if "cause" in row else error
+
+
+def _class_of(row: dict[str, Any]) -> type[Any]:
+    place, _, name = row.get("real", row.get("class", "")).rpartition(".")
+    if "real" in row:
+        pytest.importorskip(place.partition(".")[0])
+        cls: type[Any] = getattr(importlib.import_module(place), name)
+        return cls
+    if not name:
+        return ProviderError
+    return stand_in(name, place, ProviderError if place == "some.sdk" else Exception)
+
+
+def examples() -> dict[str, dict[str, Any]]:
+    """Return the rows of all rules by an id, each with what its rule says of all of them."""
+    rows: dict[str, dict[str, Any]] = {}
+    for rule in EXAMPLES["rule"]:
+        common = {name: value for name, value in rule.items() if name not in {"says", "errors"}}
+        statuses = [{"status": status} for status in common.pop("under", [])] or [{}]
+        for number, (row, status) in enumerate(product(rule["errors"], statuses), 1):
+            rows[f"{rule['says']} ({number})"] = common | status | row
+    return rows
