@@ -17,8 +17,8 @@ from openai.lib.streaming.chat import ChunkEvent, ContentDeltaEvent
 from openai.types.completion import Completion
 from pydantic import BaseModel, TypeAdapter
 
-from honcho_fallback import Answer, has_content, read_answer
-from honcho_fallback._classify._answers import thinks
+from honcho_fallback import Answer, FailureKind, check_response, has_content, read_answer
+from honcho_fallback._classify._answers import BROKEN, EMPTY, thinks
 from honcho_fallback._classify._shapes import SHAPES
 from honcho_fallback._classify._usage import usage_of
 from tests.helpers import wire
@@ -618,31 +618,23 @@ THINKING: dict[str, tuple[Any, Any]] = {
 }
 
 
-@pytest.mark.parametrize("name", FRAMES)
-def test_a_frame_is_no_content(name: str) -> None:
-    """An empty first chunk is never content, nor is a sign of life, usage or an end."""
-    adapter, document = FRAMES[name]
+CHUNKS = {
+    f"{name} ({carries=}, {thinking=})": (adapter, document, carries, thinking)
+    for table, carries, thinking in (
+        (FRAMES, False, False),
+        (CARRYING, True, False),
+        (THINKING, False, True),
+    )
+    for name, (adapter, document) in table.items()
+}
+
+
+@pytest.mark.parametrize("name", CHUNKS)
+def test_a_chunk_carries_content_or_thinking_or_nothing(name: str) -> None:
+    """Thinking is a sign of life and no content; a frame, usage or an end is neither."""
+    adapter, document, carries, thinking = CHUNKS[name]
     for one in (document, adapter.validate_python(document)):
-        assert has_content(one) is False
-        assert thinks(one) is False
-
-
-@pytest.mark.parametrize("name", CARRYING)
-def test_what_the_model_wrote_is_content(name: str) -> None:
-    """Text, calls, refusals, media."""
-    adapter, document = CARRYING[name]
-    for one in (document, adapter.validate_python(document)):
-        assert has_content(one) is True
-        assert thinks(one) is False
-
-
-@pytest.mark.parametrize("name", THINKING)
-def test_thinking_alone_settles_nothing(name: str) -> None:
-    """It is no content, so that the stream may still go to another target; but a sign of life."""
-    adapter, document = THINKING[name]
-    for one in (document, adapter.validate_python(document)):
-        assert has_content(one) is False
-        assert thinks(one) is True
+        assert (has_content(one), thinks(one)) == (carries, thinking)
 
 
 def test_pydantic_ai_s_thinking_is_told_apart() -> None:
@@ -672,12 +664,6 @@ def test_pydantic_ai_s_thinking_is_told_apart() -> None:
     for one in contents:
         assert (has_content(one), thinks(one)) == (True, False)
     assert not thinks(starting(parts.ThinkingPart("")))
-
-
-@pytest.mark.parametrize("document", [{"type": "ping"}, {"type": "keepalive"}])
-def test_a_sign_of_life_is_no_content(document: Any) -> None:
-    """The SDKs have no class for it and build what they can."""
-    assert has_content(document) is False
 
 
 def test_the_sdks_own_helpers_are_read() -> None:
@@ -757,6 +743,8 @@ class Array:
         ((), False),
         ({}, False),
         ({"a": None}, True),
+        ({"type": "ping"}, False),
+        ({"type": "keepalive"}, False),
         ({"type": "text", "content": "hello"}, True),
         ({"type": "text", "text": "hello"}, True),
         ({"query": "who?", "candidates": []}, True),
@@ -875,6 +863,13 @@ class Trapped:
         warnings.warn("never ask", DeprecationWarning, stacklevel=2)
         raise RuntimeError("never ask")
 
+    error = content
+
+
+class Map(dict[str, Any]):
+    def get(self, key: str, default: Any = None) -> Any:
+        raise RuntimeError(key)
+
 
 def test_hostile_objects_are_survived_and_unasked() -> None:
     """No property runs, and what raises all the same says nothing."""
@@ -886,12 +881,17 @@ def test_hostile_objects_are_survived_and_unasked() -> None:
         assert has_content(Hostile()) is True
         assert thinks(Hostile()) is False
         assert has_content(Trapped()) in {True, False}
+        assert check_response(Trapped()) is None
+        for answer in (Hostile(), Map(choices=[]), Map(error={"code": 1})):
+            assert check_response(answer) is None
+            assert check_response([answer]) is None
 
 
 _leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)
-_leaves |= st.sampled_from([value for shape in SHAPES for value in shape.values])
+_leaves |= st.sampled_from([*BROKEN, *EMPTY, *(v for shape in SHAPES for v in shape.values)])
 _steps = {step for s in SHAPES for field in s[1:-1] for p in field for step in p.split(".")}
-_keys = st.sampled_from([*sorted(_steps), "type", "object", "usage", "prompt_tokens", "name"])
+_others = ("code", "type", "object", "message", "status_code", "base_resp", "usage", "name")
+_keys = st.sampled_from([*sorted(_steps), *_others, "prompt_tokens"])
 _values = st.recursive(
     _leaves,
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_keys, inner, max_size=5),
@@ -900,10 +900,12 @@ _values = st.recursive(
 
 
 @given(answer=_values)
-def test_neither_ever_raises(answer: Any) -> None:
-    """Whatever an answer holds, an Answer comes out, and a yes or no."""
+def test_none_of_them_ever_raises(answer: Any) -> None:
+    """Whatever an answer holds, an Answer comes out, a yes or no, and nothing or a Failure."""
     within = openai.types.chat.ChatCompletion.construct(choices=answer, usage=answer)
     for one in (answer, [answer], (answer, answer), within):
         assert type(read_answer(one)) is Answer
         assert type(has_content(one)) is bool
         assert type(thinks(one)) is bool
+        failure = check_response(one)
+        assert failure is None or (failure.kind in FailureKind and failure.reason)
