@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
+from honcho_fallback import FallbackConfig, FallbackPolicy, Target
 from honcho_fallback.testing import Clock, Scripted
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-    from honcho_fallback import FallbackPolicy, FallbackRun
+    from honcho_fallback import FallbackRun
     from honcho_fallback.testing import Script
 
 
@@ -20,30 +21,41 @@ def repeating(**replies: Sequence[Any]) -> Script:
     return make({name: [*some[:-1], make.always(some[-1])] for name, some in replies.items()})
 
 
-def _call(policy: FallbackPolicy, script: Script, run: FallbackRun) -> Any:
-    return policy.call(script.ask, run=run)
+def pair(**options: Any) -> FallbackPolicy:
+    """Make a policy of a primary and a fallback that never waits."""
+    chain = [Target("primary"), Target("fallback")]
+    return FallbackPolicy(chain, FallbackConfig(wait=0, **options))
 
 
-def _acall(policy: FallbackPolicy, script: Script, run: FallbackRun) -> Any:
-    return asyncio.run(policy.acall(script.aask, run=run))
+def asked_by(verb: str, policy: FallbackPolicy, ask: Any, **options: Any) -> Any:
+    """Ask by one of the four verbs; a stream's chunks come as a list."""
+    if verb == "call":
+        return policy.call(ask, **options)
+    if verb == "acall":
+        return asyncio.run(policy.acall(ask, **options))
+    if verb == "stream":
+        return list(policy.stream(ask, **options))
 
-
-def _stream(policy: FallbackPolicy, script: Script, run: FallbackRun) -> Any:
-    (answer,) = policy.stream(script.stream, run=run)
-    return answer
-
-
-def _astream(policy: FallbackPolicy, script: Script, run: FallbackRun) -> Any:
-    async def read() -> Any:
-        (answer,) = [chunk async for chunk in policy.astream(script.astream, run=run)]
-        return answer
+    async def read() -> list[Any]:
+        return [chunk async for chunk in policy.astream(ask, **options)]
 
     return asyncio.run(read())
 
 
-DRIVERS: dict[str, Callable[[FallbackPolicy, Script, FallbackRun], Any]] = {
-    "call": _call,
-    "acall": _acall,
-    "stream": _stream,
-    "astream": _astream,
-}
+def ask(policy: FallbackPolicy, script: Script, verb: str, **options: Any) -> Any:
+    """Ask a script by one of the four verbs."""
+    asks = {"acall": script.aask, "stream": script.stream, "astream": script.astream}
+    return asked_by(verb, policy, asks.get(verb, script.ask), **options)
+
+
+def _driver(verb: str) -> Callable[[FallbackPolicy, Script, FallbackRun], Any]:
+    def drive(policy: FallbackPolicy, script: Script, run: FallbackRun) -> Any:
+        answer = ask(policy, script, verb, run=run)
+        if "stream" in verb:
+            (answer,) = answer
+        return answer
+
+    return drive
+
+
+DRIVERS = {verb: _driver(verb) for verb in ("call", "acall", "stream", "astream")}

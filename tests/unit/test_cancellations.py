@@ -15,6 +15,7 @@ from honcho_fallback import (
     Target,
 )
 from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import pair
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -22,10 +23,6 @@ if TYPE_CHECKING:
     from honcho_fallback import Attempt, FallbackRun
 
 P, F = "primary", "fallback"
-
-
-def pair(**options: Any) -> FallbackPolicy:
-    return FallbackPolicy([Target(P), Target(F)], FallbackConfig(wait=0, **options))
 
 
 async def fails_from_below() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -17,10 +16,7 @@ from honcho_fallback import (
     check_response,
     classify,
 )
-from tests.helpers.scripted import repeating
-
-if TYPE_CHECKING:
-    from honcho_fallback.testing import Script
+from tests.helpers.scripted import ask, pair, repeating
 
 BUSY = {"error": {"message": "the cat sat", "code": "overloaded_error"}}
 REFUSED = {"type": "message", "content": [], "stop_reason": "refusal"}
@@ -37,28 +33,6 @@ def part(finish: str | None = None, **delta: str) -> dict[str, Any]:
 
 
 WHOLE = [part(role="assistant"), part(content="well"), part("stop")]
-
-
-def pair(**options: Any) -> FallbackPolicy:
-    return FallbackPolicy(
-        [Target("primary"), Target("fallback")], FallbackConfig(wait=0, **options)
-    )
-
-
-def ask(policy: FallbackPolicy, script: Script, driver: str, **options: Any) -> Any:
-    """Ask by one of the four drivers; a stream's chunks as a list."""
-    if driver == "call":
-        return policy.call(script.ask, **options)
-    if driver == "acall":
-        return asyncio.run(policy.acall(script.aask, **options))
-    if driver == "stream":
-        return list(policy.stream(script.stream, **options))
-
-    async def read() -> list[Any]:
-        chunks = policy.astream(script.astream, **options)
-        return [chunk async for chunk in chunks]
-
-    return asyncio.run(read())
 
 
 @pytest.mark.parametrize("driver", ["call", "acall"])

@@ -20,17 +20,13 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from tests.helpers.own_rules import of_program
-from tests.helpers.scripted import DRIVERS, repeating
+from tests.helpers.scripted import DRIVERS, asked_by, pair, repeating
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
 
 P, F = "primary", "fallback"
 LATE = {"error": {"message": "Overloaded", "type": "overloaded_error"}, "type": "error"}
-
-
-def pair(**options: Any) -> FallbackPolicy:
-    return FallbackPolicy([Target(P), Target(F)], FallbackConfig(wait=0, **options))
 
 
 async def is_good(answer: str) -> bool:
@@ -360,20 +356,8 @@ def test_the_wrong_verb_is_refused_with_the_right_one(verb: str, ask: Any, fits:
     policy = FallbackPolicy([Target(P), Target(F)], config)
     run = policy.start()
 
-    async def read() -> None:
-        async for _ in policy.astream(ask, run=run):
-            pass
-
     with pytest.raises(FallbackConfigError, match=rf"ask: it returned .*; use {fits} ") as caught:
-        match verb:
-            case "call":
-                policy.call(ask, run=run)
-            case "acall":
-                asyncio.run(policy.acall(ask, run=run))
-            case "stream":
-                list(policy.stream(ask, run=run))
-            case _:
-                asyncio.run(read())
+        asked_by(verb, policy, ask, run=run)
     assert f"to policy.{verb};" in str(caught.value)
     assert run.record.outcome == "rejected"
     assert len(run.record.attempts) == 1
@@ -471,19 +455,9 @@ def test_whole_answers_and_streams_have_verbs_of_their_own(
     async def ask(_: Attempt) -> Any:
         return answer
 
-    async def read() -> None:
-        _ = [one async for one in policy.astream(ask, run=run)]
-
+    asks: Any = (lambda _: answer) if verb in {"call", "stream"} else ask
     with pytest.raises(FallbackConfigError, match=rf"to policy\.{verb}; use policy\.{fits} "):
-        match verb:
-            case "call":
-                policy.call(lambda _: answer, run=run)
-            case "acall":
-                asyncio.run(policy.acall(ask, run=run))
-            case "stream":
-                list(policy.stream(lambda _: answer, run=run))
-            case _:
-                asyncio.run(read())
+        asked_by(verb, policy, asks, run=run)
     assert (run.outcome, len(run.record.attempts)) == ("rejected", 1)
     if verb == "acall" or (verb == "call" and isinstance(answer, SyncStream)):
         assert answer.closed

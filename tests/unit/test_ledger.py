@@ -11,7 +11,6 @@ import pytest
 
 from honcho_fallback import (
     CallRecord,
-    FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
     FallbackPolicy,
@@ -20,7 +19,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.records import read_records
 from honcho_fallback.testing import StatusError
-from tests.helpers.scripted import DRIVERS, repeating
+from tests.helpers.scripted import DRIVERS, pair, repeating
 
 GONE, BUSY = ConnectionRefusedError(111, "refused"), StatusError(429)
 SLOW, RESET = TimeoutError("too slow"), ConnectionResetError(104, "reset")
@@ -28,12 +27,6 @@ PRICES = {"primary": (1.0, 10.0), "fallback": (2.0, 20.0)}
 USED = {"input_tokens": 1_000_000, "output_tokens": 100_000}
 ANSWER = {"choices": [{"message": {"content": "hello"}}], "usage": {
     "prompt_tokens": 1_000_000, "completion_tokens": 100_000}}  # fmt: skip
-
-
-def pair(**options: Any) -> FallbackPolicy:
-    return FallbackPolicy(
-        [Target("primary"), Target("fallback")], FallbackConfig(wait=0, **options)
-    )
 
 
 def record_of(primary: Any, fallback: Any = ANSWER) -> CallRecord:

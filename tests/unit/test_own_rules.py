@@ -26,7 +26,7 @@ from honcho_fallback import (
 from honcho_fallback.simulate import load_policy
 from honcho_fallback.testing import StatusError
 from tests.helpers.own_rules import loaded
-from tests.helpers.scripted import DRIVERS, repeating
+from tests.helpers.scripted import DRIVERS, pair, repeating
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -69,10 +69,6 @@ def kinds(policy: FallbackPolicy, **replies: Any) -> list[Any]:
     with suppress(Exception):  # the record says what happened
         policy.call(repeating(**replies).ask, run=run)
     return [attempt.kind for attempt in run.record.attempts]
-
-
-def pair(**options: Any) -> FallbackPolicy:
-    return FallbackPolicy([Target("primary"), Target("fallback")], wait=0, **options)
 
 
 @pytest.fixture

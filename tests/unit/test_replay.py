@@ -37,7 +37,7 @@ from honcho_fallback import (
 )
 from honcho_fallback._values.tracebacks import shorten
 from honcho_fallback.testing import StatusError
-from tests.helpers.scripted import DRIVERS, repeating
+from tests.helpers.scripted import DRIVERS, pair, repeating
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -58,12 +58,6 @@ SETTLED = [
     StatusError(401),
     StatusError(404),
 ]
-
-
-def pair(**options: Any) -> FallbackPolicy:
-    return FallbackPolicy(
-        [Target("primary"), Target("fallback")], FallbackConfig(wait=0, **options)
-    )
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

@@ -11,7 +11,6 @@ import pytest
 
 from honcho_fallback import (
     Attempt,
-    FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
     FallbackObserver,
@@ -20,19 +19,13 @@ from honcho_fallback import (
     Target,
 )
 from honcho_fallback.testing import Scripted, StatusError
-from tests.helpers.scripted import repeating
+from tests.helpers.scripted import ask, pair, repeating
 
 if TYPE_CHECKING:
     from honcho_fallback import FallbackRun
     from honcho_fallback.testing import Clock, Script
 
 DOWN = StatusError(503)
-
-
-def pair(**options: Any) -> FallbackPolicy:
-    return FallbackPolicy(
-        [Target("primary"), Target("fallback")], FallbackConfig(wait=0, **options)
-    )
 
 
 async def read(chunks: Any) -> list[Any]:
@@ -45,11 +38,7 @@ def test_no_chunk_of_a_failed_attempt_is_seen(driver: str) -> None:
     script = repeating(primary=[["", "", DOWN]], fallback=[["", "hello", "", " you"]])
     policy = pair()
     run = policy.start()
-    if driver == "stream":
-        got = list(policy.stream(script.stream, run=run))
-    else:
-        got = asyncio.run(read(policy.astream(script.astream, run=run)))
-    assert got == ["", "hello", "", " you"]
+    assert ask(policy, script, driver, run=run) == ["", "hello", "", " you"]
     assert script.closed == {"primary": 1, "fallback": 1}
     assert run.record.outcome == "success"
     assert run.record.time_to_first_token is not None
@@ -86,10 +75,7 @@ def test_an_empty_stream_is_a_malformed_response(driver: str) -> None:
     script = repeating(primary=[[]], fallback=[["hello"]])
     policy = pair()
     run = policy.start()
-    if driver == "stream":
-        assert list(policy.stream(script.stream, run=run)) == ["hello"]
-    else:
-        assert asyncio.run(read(policy.astream(script.astream, run=run))) == ["hello"]
+    assert ask(policy, script, driver, run=run) == ["hello"]
     assert run.record.attempts[0].kind == "malformed_response"
 
 

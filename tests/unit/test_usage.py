@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from openai.types.chat import ChatCompletion
 
-from honcho_fallback import FallbackExhausted, FallbackPolicy, StreamInterrupted, Target
+from honcho_fallback import FallbackExhausted, StreamInterrupted
 from honcho_fallback.testing import StatusError
-from tests.helpers.scripted import DRIVERS, repeating
+from tests.helpers.scripted import DRIVERS, ask, pair, repeating
 
 if TYPE_CHECKING:
-    from honcho_fallback.testing import Clock, Script
+    from honcho_fallback.testing import Clock
 
 P, F = "primary", "fallback"
 DOWN = StatusError(503)
@@ -32,10 +31,6 @@ def completion(tokens: int, content: str | None = "hello") -> ChatCompletion:
             "usage": {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1},
         }
     )
-
-
-def pair(**options: Any) -> FallbackPolicy:
-    return FallbackPolicy([Target(P), Target(F)], wait=0, **options)
 
 
 @pytest.mark.parametrize("driver", ["call", "acall"])
@@ -124,7 +119,7 @@ def test_a_first_chunk_without_content_leaves_the_switch_open(driver: str) -> No
     policy = pair()
     script = repeating(primary=[[chunk(), DOWN]], fallback=[[chunk(), chunk("hello"), END]])
     run = policy.start()
-    chunks = read(policy, script, run, driver)
+    chunks = ask(policy, script, driver, run=run)
     assert [one["choices"][0]["delta"].get("content") for one in chunks] == [None, "hello", None]
     assert script.asked == [P, F]
     assert run.record.usage == {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}
@@ -136,7 +131,7 @@ def test_after_content_a_stream_is_interrupted(driver: str) -> None:
     policy = pair()
     script = repeating(primary=[[chunk(), chunk("hel"), DOWN]], fallback=["no"])
     with pytest.raises(StreamInterrupted) as caught:
-        read(policy, script, policy.start(), driver)
+        ask(policy, script, driver, run=policy.start())
     assert caught.value.partial == (chunk(), chunk("hel"))
 
 
@@ -146,7 +141,7 @@ def test_a_stream_without_an_end_is_none(driver: str) -> None:
     policy = pair()
     script = repeating(primary=[[chunk()]], fallback=[[chunk("hello"), END]])
     run = policy.start()
-    assert len(read(policy, script, run, driver)) == 2
+    assert len(ask(policy, script, driver, run=run)) == 2
     assert run.record.attempts[0].kind == "malformed_response"
 
 
@@ -157,20 +152,9 @@ def test_a_stream_without_an_end_after_content_is_interrupted(driver: str) -> No
     script = repeating(primary=[[chunk(), chunk("hel"), chunk("lo")]], fallback=["no"])
     run = policy.start()
     with pytest.raises(StreamInterrupted) as caught:
-        read(policy, script, run, driver)
+        ask(policy, script, driver, run=run)
     assert caught.value.partial == (chunk(), chunk("hel"), chunk("lo"))
     assert (run.record.outcome, run.record.attempts[0].kind) == (
         "interrupted",
         "malformed_response",
     )
-
-
-def read(policy: FallbackPolicy, script: Script, run: Any, driver: str) -> list[Any]:
-    """Read a stream to its end."""
-    if driver == "stream":
-        return list(policy.stream(script.stream, run=run))
-
-    async def all_chunks() -> list[Any]:
-        return [one async for one in policy.astream(script.astream, run=run)]
-
-    return asyncio.run(all_chunks())
