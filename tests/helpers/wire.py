@@ -133,6 +133,11 @@ def chat_chunk(delta: Json | None, finish: str | None = None, **fields: Any) -> 
     return {**document, "model": "gpt-5.5", "choices": choices, **fields}
 
 
+def part(finish: Any = None, **delta: Any) -> Json:
+    """Build the chunk of a streamed completion that carries these parts of its message."""
+    return chat_chunk(delta, finish, model="m")
+
+
 def chat_word(text: str) -> str:
     """Write an event that adds a word; with an empty text it is the one that comes first."""
     return event(chat_chunk({"role": "assistant", "content": text}))

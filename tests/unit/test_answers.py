@@ -28,6 +28,7 @@ from tests.helpers.wire import (
     GEMINI_USAGE,
     MESSAGE_COUNTS,
     Json,
+    part,
 )
 
 CHAT_EVENT: TypeAdapter[Any] = TypeAdapter(openai.types.chat.ChatCompletionChunk)
@@ -51,10 +52,6 @@ def message(**fields: Any) -> Json:
 
 def chat(finish: str = "stop", content: str | None = None, **fields: Any) -> Json:
     return wire.chat_answer(content, model="m", finish=finish, **fields)
-
-
-def chunk(finish: str | None = None, **delta: Any) -> Json:
-    return wire.chat_chunk(delta, finish, model="m")
 
 
 def completion(text: str) -> Json:
@@ -244,10 +241,10 @@ STREAMS: dict[str, tuple[Any, list[Any], Answer]] = {
     "openai chat": (
         CHAT_EVENT,
         [
-            chunk(role="assistant", content=""),
-            chunk(content="hel"),
-            chunk(content="lo"),
-            chunk("stop"),
+            part(role="assistant", content=""),
+            part(content="hel"),
+            part(content="lo"),
+            part("stop"),
             USAGE_CHUNK,
         ],
         Answer("hello", COUNTS, "stop", "m"),
@@ -255,20 +252,20 @@ STREAMS: dict[str, tuple[Any, list[Any], Answer]] = {
     "openai chat, calls": (
         CHAT_EVENT,
         [
-            chunk(
+            part(
                 role="assistant",
                 tool_calls=[
                     {"index": 0, "id": "a", "function": {"name": "clock", "arguments": ""}}
                 ],
             ),
-            chunk(tool_calls=[{"index": 0, "function": {"arguments": '{"city": '}}]),
-            chunk(tool_calls=[{"index": 0, "function": {"arguments": '"Rome"}'}}]),
-            chunk(
+            part(tool_calls=[{"index": 0, "function": {"arguments": '{"city": '}}]),
+            part(tool_calls=[{"index": 0, "function": {"arguments": '"Rome"}'}}]),
+            part(
                 tool_calls=[
                     {"index": 1, "id": "b", "function": {"name": "look", "arguments": "{}"}}
                 ]
             ),
-            chunk("tool_calls"),
+            part("tool_calls"),
         ],
         Answer(
             message(content="", tool_calls=[CLOCK, {"name": "look", "arguments": "{}"}]),
@@ -280,9 +277,9 @@ STREAMS: dict[str, tuple[Any, list[Any], Answer]] = {
     "openai chat, a legacy call": (
         CHAT_EVENT,
         [
-            chunk(role="assistant", function_call={"name": "clock", "arguments": ""}),
-            chunk(function_call={"arguments": '{"city": "Rome"}'}),
-            chunk("function_call"),
+            part(role="assistant", function_call={"name": "clock", "arguments": ""}),
+            part(function_call={"arguments": '{"city": "Rome"}'}),
+            part("function_call"),
         ],
         Answer(message(content="", tool_calls=[CLOCK]), None, "function_call", "m"),
     ),
@@ -356,7 +353,7 @@ def test_a_stream_is_put_together(name: str) -> None:
 
 def test_a_long_stream_is_read_whole_and_its_usage_at_the_ends() -> None:
     """All text counts; a share of usage that only one provider sends in between does not."""
-    words = [chunk(content="a") for _ in range(100)]
+    words = [part(content="a") for _ in range(100)]
     words[50]["usage"] = {**CHAT_USAGE, "completion_tokens": 1}
     assert read_answer([*words, USAGE_CHUNK]) == Answer("a" * 100, COUNTS, None, "m")
     assert read_answer(words).usage is None
@@ -376,13 +373,13 @@ def test_litellm_s_objects_are_read(litellm: Any) -> None:
     whole = litellm.ModelResponse(**chat(content="hello"))
     whole._hidden_params = {"response_cost": 0.25}
     assert read_answer(whole) == Answer("hello", COUNTS, "stop", "m", 0.25)
-    part = litellm.ModelResponseStream
-    first = part(**chunk(role="assistant", content="hello"))
-    last = part(**chunk("stop"))
-    unasked = part(**chunk("stop"))
+    made = litellm.ModelResponseStream
+    first = made(**part(role="assistant", content="hello"))
+    last = made(**part("stop"))
+    unasked = made(**part("stop"))
     last._hidden_params = {"usage": litellm.Usage()}
     unasked._hidden_params = {"usage": litellm.Usage(**CHAT_USAGE)}
-    asked = part(**{**USAGE_CHUNK, "usage": litellm.Usage(**CHAT_USAGE)})
+    asked = made(**{**USAGE_CHUNK, "usage": litellm.Usage(**CHAT_USAGE)})
     assert read_answer((first, last)) == Answer("hello", None, "stop", "m")
     assert read_answer((first, unasked)) == Answer("hello", COUNTS, "stop", "m")
     assert read_answer((first, last, asked)) == Answer("hello", COUNTS, "stop", "m")
@@ -391,15 +388,15 @@ def test_litellm_s_objects_are_read(litellm: Any) -> None:
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_litellm_s_chunks_are_told_apart(litellm: Any) -> None:
     """Those that only open or end a stream carry nothing."""
-    part = litellm.ModelResponseStream
-    assert not has_content(part(**chunk(role="assistant", content="")))
-    assert not has_content(part(**chunk("stop")))
-    assert not has_content(part(**{**USAGE_CHUNK, "usage": litellm.Usage(**CHAT_USAGE)}))
-    assert has_content(part(**chunk(content="we")))
-    thought = part(**chunk(reasoning_content="hm"))
+    made = litellm.ModelResponseStream
+    assert not has_content(made(**part(role="assistant", content="")))
+    assert not has_content(made(**part("stop")))
+    assert not has_content(made(**{**USAGE_CHUNK, "usage": litellm.Usage(**CHAT_USAGE)}))
+    assert has_content(made(**part(content="we")))
+    thought = made(**part(reasoning_content="hm"))
     assert thinks(thought)
     assert not has_content(thought)
-    assert has_content(part(**chunk(tool_calls=[{**CALL, "index": 0}])))
+    assert has_content(made(**part(tool_calls=[{**CALL, "index": 0}])))
     responses = litellm.types.llms.openai
     words = responses.OutputTextDeltaEvent(**event("output_text.delta", delta="we"))
     assert has_content(words)
@@ -459,20 +456,20 @@ def test_langchain_s_chunks_are_added_up(messages: Any, outputs: Any) -> None:
     """Each carries its share of usage, wherever it stands in a long stream."""
     share = {"input_tokens": 12, "output_tokens": 0, "total_tokens": 12}
     rest = {"input_tokens": 0, "output_tokens": 7, "total_tokens": 7}
-    part = messages.AIMessageChunk
+    piece = messages.AIMessageChunk
     chunks = [
-        part("hel", usage_metadata={**share, "input_token_details": {"cache_read": 4}}),
-        *[part("")] * 20,
-        part("lo", usage_metadata={**rest, "output_token_details": {"reasoning": 2}}),
-        *[part("")] * 20,
-        part("", response_metadata={"finish_reason": "stop", "model_name": "m"}),
+        piece("hel", usage_metadata={**share, "input_token_details": {"cache_read": 4}}),
+        *[piece("")] * 20,
+        piece("lo", usage_metadata={**rest, "output_token_details": {"reasoning": 2}}),
+        *[piece("")] * 20,
+        piece("", response_metadata={"finish_reason": "stop", "model_name": "m"}),
     ]
     answer = Answer("hello", COUNTS, "stop", "m")
     assert read_answer(chunks) == answer
     assert read_answer([outputs.ChatGenerationChunk(message=one) for one in chunks]) == answer
     pieces = [
-        part("", tool_call_chunks=[{"name": "clock", "args": "", "id": "c", "index": 0}]),
-        part(
+        piece("", tool_call_chunks=[{"name": "clock", "args": "", "id": "c", "index": 0}]),
+        piece(
             "",
             tool_call_chunks=[{"name": None, "args": CLOCK["arguments"], "id": None, "index": 0}],
         ),
@@ -483,20 +480,20 @@ def test_langchain_s_chunks_are_added_up(messages: Any, outputs: Any) -> None:
 # --- has_content
 
 FRAMES: dict[str, tuple[Any, Any]] = {
-    "openai, a role": (CHAT_EVENT, chunk(role="assistant", content="")),
-    "openai, a role and no content": (CHAT_EVENT, chunk(role="assistant", content=None)),
+    "openai, a role": (CHAT_EVENT, part(role="assistant", content="")),
+    "openai, a role and no content": (CHAT_EVENT, part(role="assistant", content=None)),
     "openai, a role and no refusal": (
         CHAT_EVENT,
-        chunk(role="assistant", content="", refusal=None),
+        part(role="assistant", content="", refusal=None),
     ),
-    "openai, no reasoning": (CHAT_EVENT, chunk(reasoning_content="", reasoning=None)),
-    "openai, an empty delta": (CHAT_EVENT, chunk()),
-    "openai, an end": (CHAT_EVENT, chunk("stop")),
+    "openai, no reasoning": (CHAT_EVENT, part(reasoning_content="", reasoning=None)),
+    "openai, an empty delta": (CHAT_EVENT, part()),
+    "openai, an end": (CHAT_EVENT, part("stop")),
     "openai, usage": (CHAT_EVENT, USAGE_CHUNK),
-    "openai, audio to come": (CHAT_EVENT, chunk(audio={"id": "a"})),
+    "openai, audio to come": (CHAT_EVENT, part(audio={"id": "a"})),
     "openai, a filter's report": (
         CHAT_EVENT,
-        {**chunk(), "choices": [], "prompt_filter_results": [{"prompt_index": 0}]},
+        {**part(), "choices": [], "prompt_filter_results": [{"prompt_index": 0}]},
     ),
     "openai, legacy": (TypeAdapter(Completion), completion("")),
     "responses, created": (RESPONSE_EVENT, event("created", response=reply(status="queued"))),
@@ -530,16 +527,16 @@ FRAMES: dict[str, tuple[Any, Any]] = {
     "google, usage": (GEMINI, {"candidates": [], "usage_metadata": GEMINI_USAGE}),
 }
 CARRYING: dict[str, tuple[Any, Any]] = {
-    "openai, a text": (CHAT_EVENT, chunk(content=" ")),
-    "openai, a refusal": (CHAT_EVENT, chunk(refusal="I")),
-    "openai, a call": (CHAT_EVENT, chunk(tool_calls=[{**CALL, "index": 0}])),
-    "openai, a legacy call": (CHAT_EVENT, chunk(function_call={"name": "clock"})),
-    "openai, audio": (CHAT_EVENT, chunk(audio={"id": "a", "transcript": "we"})),
-    "openai, images": (CHAT_EVENT, chunk(images=[{"image_url": {"url": "data:"}}])),
+    "openai, a text": (CHAT_EVENT, part(content=" ")),
+    "openai, a refusal": (CHAT_EVENT, part(refusal="I")),
+    "openai, a call": (CHAT_EVENT, part(tool_calls=[{**CALL, "index": 0}])),
+    "openai, a legacy call": (CHAT_EVENT, part(function_call={"name": "clock"})),
+    "openai, audio": (CHAT_EVENT, part(audio={"id": "a", "transcript": "we"})),
+    "openai, images": (CHAT_EVENT, part(images=[{"image_url": {"url": "data:"}}])),
     "openai, the second choice": (
         CHAT_EVENT,
         {
-            **chunk(),
+            **part(),
             "choices": [{"index": 0, "delta": {}}, {"index": 1, "delta": {"content": "we"}}],
         },
     ),
@@ -568,8 +565,8 @@ CARRYING: dict[str, tuple[Any, Any]] = {
     ),
 }
 THINKING: dict[str, tuple[Any, Any]] = {
-    "openai, reasoning": (CHAT_EVENT, chunk(role="assistant", content="", reasoning="hm")),
-    "openai, reasoning content": (CHAT_EVENT, chunk(reasoning_content="hm")),
+    "openai, reasoning": (CHAT_EVENT, part(role="assistant", content="", reasoning="hm")),
+    "openai, reasoning content": (CHAT_EVENT, part(reasoning_content="hm")),
     "responses, thoughts": (
         RESPONSE_EVENT,
         event("reasoning_summary_text.delta", delta="hm", summary_index=0),
@@ -577,8 +574,8 @@ THINKING: dict[str, tuple[Any, Any]] = {
     "anthropic, thoughts": (MESSAGE_EVENT, delta(type="thinking_delta", thinking="hm")),
     "anthropic, hidden thoughts": (MESSAGE_EVENT, block(type="redacted_thinking", data="x")),
     "google, thoughts": (GEMINI, gemini({"text": "hm", "thought": True}, finish=None)),
-    "openai, details": (CHAT_EVENT, chunk(reasoning_details=[{"text": "hm"}])),
-    "openai, blocks": (CHAT_EVENT, chunk(thinking_blocks=[{"type": "thinking", "thinking": "h"}])),
+    "openai, details": (CHAT_EVENT, part(reasoning_details=[{"text": "hm"}])),
+    "openai, blocks": (CHAT_EVENT, part(thinking_blocks=[{"type": "thinking", "thinking": "h"}])),
     "responses, a text of thoughts": (
         RESPONSE_EVENT,
         event("reasoning_text.delta", delta="hm"),
@@ -668,8 +665,8 @@ def test_pydantic_ai_s_thinking_is_told_apart() -> None:
 
 def test_the_sdks_own_helpers_are_read() -> None:
     """What they put around chunks, and add to events, counts as what is in it."""
-    empty = CHAT_EVENT.validate_python(chunk(role="assistant", content=""))
-    word = CHAT_EVENT.validate_python(chunk(content="we"))
+    empty = CHAT_EVENT.validate_python(part(role="assistant", content=""))
+    word = CHAT_EVENT.validate_python(part(content="we"))
     whole = openai.types.chat.ChatCompletion.model_validate(chat(content="we"))
     assert not has_content(ChunkEvent.construct(type="chunk", chunk=empty, snapshot=whole))
     assert has_content(ChunkEvent.construct(type="chunk", chunk=word, snapshot=whole))
@@ -681,30 +678,30 @@ def test_the_sdks_own_helpers_are_read() -> None:
 
 def test_langchain_s_chunks_are_told_apart(messages: Any, outputs: Any) -> None:
     """Bare or in a generation; frames of blocks, usage and metadata are nothing yet."""
-    part = messages.AIMessageChunk
+    piece = messages.AIMessageChunk
     frame = {"type": "text", "text": "", "index": 0, "id": "b"}
     call = {"name": "clock", "args": "", "id": "c", "index": 0}
     empty = [
-        part(""),
-        part([]),
-        part([frame]),
-        part("", usage_metadata=LANGCHAIN_USAGE),
-        part("", response_metadata={"finish_reason": "stop"}),
-        part("", chunk_position="last"),
+        piece(""),
+        piece([]),
+        piece([frame]),
+        piece("", usage_metadata=LANGCHAIN_USAGE),
+        piece("", response_metadata={"finish_reason": "stop"}),
+        piece("", chunk_position="last"),
     ]
     carrying = [
-        part("we"),
-        part([{**frame, "text": "we"}]),
-        part("", tool_call_chunks=[call]),
-        part("", additional_kwargs={"audio": {"data": "x"}}),
+        piece("we"),
+        piece([{**frame, "text": "we"}]),
+        piece("", tool_call_chunks=[call]),
+        piece("", additional_kwargs={"audio": {"data": "x"}}),
     ]
     thinking = [
-        part([{"type": "thinking", "thinking": "hm", "index": 0}]),
-        part([{"type": "thinking", "signature": "x", "index": 0}]),
-        part([{"type": "reasoning", "summary": [{"text": "hm"}], "index": 0}]),
-        part([{"type": "reasoning", "reasoning": "hm"}]),
-        part("", additional_kwargs={"reasoning_content": "hm"}),
-        part("", additional_kwargs={"reasoning": {"summary": [{"text": "hm"}]}}),
+        piece([{"type": "thinking", "thinking": "hm", "index": 0}]),
+        piece([{"type": "thinking", "signature": "x", "index": 0}]),
+        piece([{"type": "reasoning", "summary": [{"text": "hm"}], "index": 0}]),
+        piece([{"type": "reasoning", "reasoning": "hm"}]),
+        piece("", additional_kwargs={"reasoning_content": "hm"}),
+        piece("", additional_kwargs={"reasoning": {"summary": [{"text": "hm"}]}}),
     ]
     for chunks, carries in ((empty, False), (carrying, True), (thinking, False)):
         for one in chunks:

@@ -21,7 +21,7 @@ from honcho_fallback._classify._answers import text_of as text_in
 from honcho_fallback._classify._content import without_start
 from honcho_fallback._core.drivers import repeated
 from honcho_fallback.testing import Clock, StatusError
-from tests.unit.test_check_responses import part
+from tests.helpers.wire import part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence

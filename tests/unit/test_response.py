@@ -15,6 +15,7 @@ from google.genai import types as genai
 from honcho_fallback import FailureKind, check_response, read_answer
 from honcho_fallback._classify._answers import BROKEN, EMPTY
 from honcho_fallback._classify._shapes import SHAPES
+from tests.helpers.wire import part
 
 Kind = FailureKind
 
@@ -32,13 +33,7 @@ def chat(finish: Any = "stop", **message: Any) -> dict[str, Any]:
     }
 
 
-def chunk(finish: Any = None, **delta: Any) -> dict[str, Any]:
-    """Answer with one chunk, as OpenAI's chat completions do."""
-    choice = {"index": 0, "finish_reason": finish, "delta": delta}
-    return {"id": "1", "object": "chat.completion.chunk", "created": 1, "choices": [choice]}
-
-
-USAGE: dict[str, Any] = {**chunk(), "choices": [], "usage": {"total_tokens": 2}}
+USAGE: dict[str, Any] = {**part(), "choices": [], "usage": {"total_tokens": 2}}
 
 
 def claude(stop: Any = "end_turn", *content: dict[str, Any]) -> dict[str, Any]:
@@ -168,17 +163,17 @@ FAILING: list[tuple[str, Any, FailureKind]] = [
         event("incomplete", incomplete_details={"reason": "content_filter"}),
         Kind.REFUSAL,
     ),
-    ("a cut chat stream", [chunk(role="assistant"), chunk(content="we")], Kind.MALFORMED_RESPONSE),
-    ("a chat stream of nothing", [chunk(role="assistant")], Kind.MALFORMED_RESPONSE),
-    ("a filtered chat stream", [chunk(content=""), chunk("content_filter")], Kind.REFUSAL),
+    ("a cut chat stream", [part(role="assistant"), part(content="we")], Kind.MALFORMED_RESPONSE),
+    ("a chat stream of nothing", [part(role="assistant")], Kind.MALFORMED_RESPONSE),
+    ("a filtered chat stream", [part(content=""), part("content_filter")], Kind.REFUSAL),
     (
         "a refusing chat stream",
-        [chunk(refusal="I will"), chunk(refusal=" not"), chunk("stop")],
+        [part(refusal="I will"), part(refusal=" not"), part("stop")],
         Kind.REFUSAL,
     ),
     (
         "an error chunk",
-        [chunk(content="we"), {**chunk("error"), "error": {"code": 502}}],
+        [part(content="we"), {**part("error"), "error": {"code": 502}}],
         Kind.SERVER_ERROR,
     ),
     ("a cut Claude stream", EVENTS[:4], Kind.MALFORMED_RESPONSE),
@@ -257,19 +252,19 @@ HEALTHY: list[tuple[str, Any]] = [
     (
         "a stream of calls in pieces",
         [
-            chunk(tool_calls=[{**calling(""), "index": 0}]),
-            chunk(tool_calls=[{"index": 0, "function": {"arguments": '{"a":'}}]),
-            chunk(tool_calls=[{"index": 0, "function": {"arguments": " 1}"}}]),
-            chunk(tool_calls=[{**calling(""), "index": 1}]),
-            chunk("tool_calls"),
+            part(tool_calls=[{**calling(""), "index": 0}]),
+            part(tool_calls=[{"index": 0, "function": {"arguments": '{"a":'}}]),
+            part(tool_calls=[{"index": 0, "function": {"arguments": " 1}"}}]),
+            part(tool_calls=[{**calling(""), "index": 1}]),
+            part("tool_calls"),
         ],
     ),
     (
         "a stream that numbers all calls alike",
         [
-            chunk(tool_calls=[{**calling("{}"), "index": 0}]),
-            chunk(tool_calls=[{**calling('{"a": 1}'), "index": 0}]),
-            chunk("stop"),
+            part(tool_calls=[{**calling("{}"), "index": 0}]),
+            part(tool_calls=[{**calling('{"a": 1}'), "index": 0}]),
+            part("stop"),
         ],
     ),
     ("a filter after some text", chat("content_filter", content="well")),
@@ -278,7 +273,7 @@ HEALTHY: list[tuple[str, Any]] = [
         {"object": "text_completion", "choices": [{"text": "", "finish_reason": "stop"}]},
     ),
     ("a word nobody knows", chat("eos", content="")),
-    ("one chunk", chunk(content="we")),
+    ("one chunk", part(content="we")),
     ("the usage chunk", USAGE),
     ("a Gemini answer", gemini("STOP", {"text": "well"})),
     ("an empty Gemini answer", gemini("STOP")),
@@ -307,10 +302,10 @@ HEALTHY: list[tuple[str, Any]] = [
             output=[{"type": "function_call", "name": "clock"}],
         ),
     ),
-    ("a chat stream", [chunk(role="assistant"), chunk(content="we"), chunk("stop"), USAGE]),
-    ("an empty chat stream", [chunk(role="assistant"), chunk("stop")]),
-    ("a stream of a tool call", [chunk(tool_calls=CALL), chunk("content_filter")]),
-    ("a chat stream in a tuple", (chunk(content="we"), chunk("stop"))),
+    ("a chat stream", [part(role="assistant"), part(content="we"), part("stop"), USAGE]),
+    ("an empty chat stream", [part(role="assistant"), part("stop")]),
+    ("a stream of a tool call", [part(tool_calls=CALL), part("content_filter")]),
+    ("a chat stream in a tuple", (part(content="we"), part("stop"))),
     ("a Claude stream", EVENTS),
     ("a response stream", [CREATED, DELTA, event("completed")]),
     ("a Gemini stream", [gemini(None, {"text": "we"}), gemini("STOP", {"text": "ll"})]),
@@ -333,7 +328,7 @@ SPENT: list[tuple[str, Any]] = [
     ("a response of nothing", reply("incomplete", **CUT)),
     (
         "a stream of thinking",
-        [chunk(role="assistant", content=""), chunk(reasoning_content="hm"), chunk("length")],
+        [part(role="assistant", content=""), part(reasoning_content="hm"), part("length")],
     ),
     (
         "a Claude stream of thinking",
@@ -359,7 +354,7 @@ SPENT: list[tuple[str, Any]] = [
     ("a call that was cut", chat("length", content="well", tool_calls=[calling('{"a')])),
     (
         "a stream of a call that was cut",
-        [chunk(tool_calls=[{**calling('{"a'), "index": 0}]), chunk("length")],
+        [part(tool_calls=[{**calling('{"a'), "index": 0}]), part("length")],
     ),
 ]
 
@@ -376,9 +371,9 @@ UNUSABLE: list[tuple[str, Any]] = [
     (
         "a stream of them in pieces",
         [
-            chunk(tool_calls=[{**calling('{"a":'), "index": 0}]),
-            chunk(tool_calls=[{"index": 0, "function": {"arguments": " x}"}}]),
-            chunk("tool_calls"),
+            part(tool_calls=[{**calling('{"a":'), "index": 0}]),
+            part(tool_calls=[{"index": 0, "function": {"arguments": " x}"}}]),
+            part("tool_calls"),
         ],
     ),
     (
@@ -412,7 +407,7 @@ UNUSABLE: list[tuple[str, Any]] = [
     ("a call that is missing", chat("tool_calls", content=None)),
     ("thoughts before a missing one", chat("tool_calls", content="", reasoning="hm")),
     ("Claude's that is missing", claude("tool_use", THOUGHT)),
-    ("a stream whose call is missing", [chunk(role="assistant"), chunk("tool_calls")]),
+    ("a stream whose call is missing", [part(role="assistant"), part("tool_calls")]),
 ]
 
 
@@ -547,10 +542,10 @@ def test_pydantic_ais_answers_without_use_are_none() -> None:
 
 def test_where_a_server_never_says_its_end_a_stream_is_whole_without() -> None:
     """Whoever knows that says so; a stream of nothing is no answer even then."""
-    begun, said = chunk(role="assistant"), chunk(content="we")
+    begun, said = part(role="assistant"), part(content="we")
     assert seen([begun, said]) is Kind.MALFORMED_RESPONSE
     assert check_response([begun, said], needs_finish=False) is None
-    for nothing in ([begun], [begun, chunk(reasoning_content="hm")]):
+    for nothing in ([begun], [begun, part(reasoning_content="hm")]):
         failure = check_response(nothing, needs_finish=False)
         assert failure is not None
         assert failure.kind is Kind.MALFORMED_RESPONSE
@@ -720,7 +715,7 @@ def test_a_text_block_is_worth_its_text() -> None:
 
 def test_an_error_before_a_whole_answer_is_past() -> None:
     """A stream is read from its end: what was answered and finished is an answer."""
-    stream = [{"error": {"message": "no", "code": 503}}, chunk(content="well"), chunk("stop")]
+    stream = [{"error": {"message": "no", "code": 503}}, part(content="well"), part("stop")]
     assert check_response(stream) is None
     failure = check_response(stream[:2])
     assert failure is not None
