@@ -19,13 +19,13 @@ from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
-    FallbackObserver,
     FallbackPolicy,
     Target,
     classify,
 )
 from honcho_fallback.stores import CooldownReport
 from honcho_fallback.testing import StatusError
+from tests.helpers.observers import Listener
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
@@ -184,21 +184,16 @@ def test_an_answer_to_a_bad_request_shows_that_it_is_up(clock: Clock) -> None:
     assert [policy.start().attempt.position for _ in range(3)] == [0, 0, 0]
 
 
-@pytest.mark.parametrize("status", [400, 413, 422])
-def test_what_says_nothing_about_the_target_cools_nobody(status: int) -> None:
-    """A caller's bug must not take a healthy target away from everybody else."""
+BUGS, ITS_OWN = (400, 413, 422), (401, 402, 403, 404, 408, 429, 500, 503, 529)
+
+
+@pytest.mark.parametrize("status", [*BUGS, *ITS_OWN])
+def test_a_target_rests_for_what_says_something_of_it(clock: Clock, status: int) -> None:
+    """HRC-043: every failure of its own arms it; a caller's bug takes it away from nobody."""
     policy = pair()
     with suppress(StatusError):
         policy.start().fail(StatusError(status))
-    assert policy.start().attempt.position == 0
-
-
-def test_overload_and_dead_keys_cool_too(clock: Clock) -> None:
-    """HRC-043: every failure of the target itself arms it, not only a rate limit."""
-    for status in (401, 402, 403, 404, 408, 429, 500, 503, 529):
-        policy = pair()
-        policy.start().fail(StatusError(status))
-        assert policy.start().attempt.position == 1, status
+    assert policy.start().attempt.position == (status in ITS_OWN)
 
 
 def test_failures_of_calls_under_way_count_as_one(clock: Clock) -> None:
@@ -533,31 +528,15 @@ def test_a_number_of_failures_is_a_number(bad: Any) -> None:
     assert Cooldown({}).after == {}
 
 
-class Notebook(FallbackObserver):
-    """Write down what is restored."""
-
-    def __init__(self) -> None:
-        self.restored: list[Any] = []
-
-    def on_start(self, _: Any, /) -> None: ...
-
-    def on_switch(self, _: Any, /) -> None: ...
-
-    def on_finish(self, _: Any, /) -> None: ...
-
-    def on_restore(self, restore: Any, /) -> None:
-        self.restored.append(restore)
-
-
 def test_the_end_of_an_outage_is_told(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
     """G-43, PraisonAI#3820: on_restore and one INFO say that the primary is back."""
     caplog.set_level(logging.INFO)
-    notebook = Notebook()
+    listener = Listener()
     policy = FallbackPolicy(
         CHAIN,
         FallbackConfig(wait=0, cooldown=Cooldown(after=1, base=60)),
         agent="x",
-        observers=[notebook],
+        observers=[listener],
     )
     script = repeating(primary=[DOWN, "back"], fallback=["hello"])
     policy.call(script.ask)
@@ -565,7 +544,7 @@ def test_the_end_of_an_outage_is_told(clock: Clock, caplog: pytest.LogCaptureFix
     run = policy.start()
     policy.call(script.ask, run=run)
     policy.call(script.ask)
-    (restore,) = notebook.restored
+    (restore,) = listener.restores
     (line,) = [r for r in caplog.records if r.levelno == logging.INFO]
     assert line.getMessage() == (
         f"agent=x primary=primary restored=primary call_id={run.record.call_id}"

@@ -124,13 +124,29 @@ def test_a_refused_refreshed_credential_switches(clock: Clock) -> None:
     assert (script.asked, key.generation) == (["primary", "primary", "fallback"], 1)
 
 
-def test_a_refresh_that_fails_switches_and_tells_no_secret(caplog: Any) -> None:
+class OddKey(Key):
+    """Has a plain function that returns a coroutine."""
+
+    def refresh(self) -> Any:
+        return AsyncKey.refresh(AsyncKey())
+
+
+@pytest.mark.parametrize(
+    ("key", "why"),
+    [
+        (Key(works=False), "OSError"),
+        (OddKey(), "refresh: it returned an awaitable; define it with async def"),
+    ],
+)
+def test_a_refresh_that_fails_switches_and_tells_no_secret(
+    key: Key, why: str, caplog: Any
+) -> None:
     """HON-078: the record says clearly that it failed, and shows nothing of what was raised."""
-    policy, script = with_key(Key(works=False)), repeating(primary=[DENIED], fallback=["hello"])
+    policy, script = with_key(key), repeating(primary=[DENIED], fallback=["hello"])
     run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
     assert script.asked == ["primary", "fallback"]
-    assert run.record.attempts[0].note == "its refresh failed: OSError"
+    assert run.record.attempts[0].note == f"its refresh failed: {why}"
     assert "token-0" not in run.record.explain() + caplog.text + str(run.record.to_dict())
 
 
@@ -141,13 +157,6 @@ def test_a_refresh_that_fails_on_the_only_target_brings_its_own_error_out() -> N
         policy.call(repeating(only=[DENIED]).ask)
     assert caught.value is DENIED
     assert caught.value.__notes__[-1].endswith("(its refresh failed: OSError)")
-
-
-def test_a_refresh_does_not_use_up_the_attempts() -> None:
-    """HRC-066: with two attempts the primary is refreshed, and the fallback is still asked."""
-    script = repeating(primary=[DENIED], fallback=["hello"])
-    assert with_key(Key(), max_attempts=2).call(script.ask) == "hello"
-    assert script.asked == ["primary", "primary", "fallback"]
 
 
 def test_each_target_has_its_own_refresh() -> None:
@@ -305,20 +314,6 @@ async def test_a_refresh_that_fails_fails_for_all_who_waited(kind: type[BrokenKe
     assert (key.tries, refused["primary"]) == (1, 10)
 
 
-def test_a_refresh_that_turns_out_to_be_async_is_refused() -> None:
-    """A plain function that returns a coroutine: the record says how to define it."""
-
-    class Odd(Key):
-        def refresh(self) -> Any:
-            return AsyncKey.refresh(AsyncKey())
-
-    policy, script = with_key(Odd()), repeating(primary=[DENIED], fallback=["hello"])
-    run = policy.start()
-    assert policy.call(script.ask, run=run) == "hello"
-    note = "its refresh failed: refresh: it returned an awaitable; define it with async def"
-    assert run.record.attempts[0].note == note
-
-
 def test_a_refresh_that_failed_used_up_no_attempt() -> None:
     """HRC-066: the request that was meant to follow is not made, and no other in its place."""
     policy = with_key(Key(works=False), max_attempts=2)
@@ -429,35 +424,30 @@ def test_recovery_comes_after_the_ordinary_retries(clock: Clock) -> None:
     assert clock.slept == [6.0]
 
 
-CERTIFICATE = ssl.SSLCertVerificationError(1, "certificate verify failed")
+NO_RECOVERY: dict[str, tuple[Exception, dict[str, Any], dict[str, Any]]] = {
+    "a status": (DOWN, {}, {}),
+    "a rate limit": (StatusError(429), {}, {}),
+    "a refused key": (DENIED, {}, {}),
+    "a model that is not there": (StatusError(404), {}, {}),
+    "a gateway's timeout": (StatusError(504), {}, {}),
+    "a certificate": (ssl.SSLCertVerificationError(1, "certificate verify failed"), {}, {}),
+    "an aggregator": (TimeoutError(), {"provider": "openrouter"}, {}),
+    "another one": (TimeoutError(), {"provider": "nous"}, {}),
+    "an aggregator in capitals": (TimeoutError(), {"provider": "OpenRouter"}, {}),
+    "an aggregator's host": (TimeoutError(), {"endpoint": "https://openrouter.ai/api/v1"}, {}),
+    "a host below it": (TimeoutError(), {"endpoint": "https://api.openrouter.ai"}, {}),
+    "seconds that the fallback needs": (TimeoutError(), {}, {"deadline": 4}),
+}
 
 
-@pytest.mark.parametrize(
-    "error",
-    [DOWN, StatusError(429), DENIED, StatusError(404), StatusError(504), CERTIFICATE],
-)
-def test_other_failures_recover_nothing(clock: Clock, error: Exception) -> None:
-    """HRS-014: only a lost connection is one of transport; not a status, not a certificate."""
+@pytest.mark.parametrize("case", NO_RECOVERY)
+def test_only_a_lost_connection_of_ones_own_recovers(clock: Clock, case: str) -> None:
+    """HRS-014, HRS-015: behind a status, a certificate or an aggregator there is none."""
+    error, facts, options = NO_RECOVERY[case]
+    primary = Target("primary", name="primary", **facts)
+    config = FallbackConfig(wait=0, transport_recovery=TransportRecovery(), **options)
     script = repeating(primary=[error], fallback=["hello"])
-    recovering().call(script.ask)
-    assert (script.asked, clock.slept) == (["primary", "fallback"], [])
-
-
-@pytest.mark.parametrize("provider", ["openrouter", "nous", "OpenRouter"])
-def test_aggregators_are_left_at_once(clock: Clock, provider: str) -> None:
-    """HRS-015: what stands behind an aggregator is not our connection."""
-    script = repeating(primary=[TimeoutError()], fallback=["hello"])
-    recovering(None, provider).call(script.ask)
-    assert (script.asked, clock.slept) == (["primary", "fallback"], [])
-
-
-@pytest.mark.parametrize("host", ["https://openrouter.ai/api/v1", "https://api.openrouter.ai"])
-def test_aggregators_are_known_by_their_host(clock: Clock, host: str) -> None:
-    """HRS-015: an OpenAI client with an aggregator's address is one of them."""
-    recovery = FallbackConfig(wait=0, transport_recovery=TransportRecovery())
-    chain = [Target("primary", endpoint=host), Target("fallback")]
-    script = repeating(primary=[TimeoutError()], fallback=["hello"])
-    FallbackPolicy(chain, recovery).call(script.ask)
+    FallbackPolicy([primary, Target("fallback")], config).call(script.ask)
     assert (script.asked, clock.slept) == (["primary", "fallback"], [])
 
 
@@ -475,39 +465,28 @@ def test_the_next_attempt_gets_the_client_that_a_rebuild_returned(clock: Clock) 
     assert policy.targets[0].client is old
 
 
-def test_a_fallback_does_not_recover(clock: Clock) -> None:
-    """HRS-013: once on a fallback there is no such cycle."""
-    config = FallbackConfig(wait=0, transport_recovery=TransportRecovery())
-    chain = [Target("primary"), Target("fallback"), Target("third")]
-    script = repeating(primary=[DOWN], fallback=[TimeoutError()], third=["hello"])
-    assert FallbackPolicy(chain, config).call(script.ask) == "hello"
-    assert (script.asked, clock.slept) == (["primary", "fallback", "third"], [])
+def cannot_rebuild(_: Target) -> None:
+    raise OSError("no")
 
 
-def test_a_rebuild_that_fails_is_no_recovery(clock: Clock) -> None:
-    """HRS-008, HRS-018: no exception escapes, the primary is not asked again."""
+async def rebuilds_in_a_task(_: Target) -> None:
+    raise AssertionError("nobody awaits it")
 
-    def rebuild(_: Target) -> None:
-        raise OSError("no")
 
+@pytest.mark.parametrize(
+    ("rebuild", "why"),
+    [
+        (cannot_rebuild, "OSError"),
+        (rebuilds_in_a_task, "rebuild: it is async; use acall or astream"),
+    ],
+)
+def test_a_rebuild_that_fails_is_no_recovery(clock: Clock, rebuild: Any, why: str) -> None:
+    """HRS-008, HRS-018: no exception escapes, the primary is not asked again, and why is said."""
     policy, script = recovering(rebuild), repeating(primary=[TimeoutError()], fallback=["hello"])
     run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
     assert script.asked == ["primary", "fallback"]
-    assert run.record.attempts[0].note == "its rebuild failed: OSError"
-
-
-def test_an_async_rebuild_is_refused_in_a_thread(clock: Clock) -> None:
-    """The call goes on without it, and the record says which verbs would await it."""
-
-    async def rebuild(_: Target) -> None:
-        raise AssertionError("nobody awaits it")
-
-    policy, script = recovering(rebuild), repeating(primary=[TimeoutError()], fallback=["hello"])
-    run = policy.start()
-    assert policy.call(script.ask, run=run) == "hello"
-    note = "its rebuild failed: rebuild: it is async; use acall or astream"
-    assert run.record.attempts[0].note == note
+    assert run.record.attempts[0].note == f"its rebuild failed: {why}"
 
 
 @pytest.mark.parametrize("rebuild", [None, lambda _: None, lambda _: "client"])
@@ -531,13 +510,6 @@ async def test_a_rebuild_may_be_async() -> None:
     policy = recovering(rebuild)
     assert (await policy.aperform(run)).target.name == "primary"
     assert rebuilt == ["primary"]
-
-
-def test_a_recovery_that_does_not_fit_the_deadline_is_left_out(clock: Clock) -> None:
-    """Seconds that the fallback needs are not spent on the primary."""
-    script = repeating(primary=[TimeoutError()], fallback=["hello"])
-    recovering(deadline=4).call(script.ask)
-    assert (script.asked, clock.slept) == (["primary", "fallback"], [])
 
 
 # The retry budget

@@ -13,12 +13,12 @@ from honcho_fallback import (
     Attempt,
     FallbackConfigError,
     FallbackExhausted,
-    FallbackObserver,
     FallbackPolicy,
     StreamInterrupted,
     Target,
 )
 from honcho_fallback.testing import Scripted, StatusError
+from tests.helpers.observers import Noting
 from tests.helpers.scripted import ask, pair, repeating
 
 if TYPE_CHECKING:
@@ -87,22 +87,11 @@ def test_a_stream_without_content_is_handed_out_as_it_came() -> None:
 
 def test_nothing_is_asked_before_the_first_chunk_is_read() -> None:
     """A stream that nobody reads asks nobody and leaves no record open."""
-    told: list[str] = []
-
-    class Observer(FallbackObserver):
-        def on_start(self, _: Any, /) -> None:
-            told.append("start")
-
-        def on_switch(self, _: Any, /) -> None:
-            told.append("switch")
-
-        def on_finish(self, _: Any, /) -> None:
-            told.append("finish")
-
+    listener = Noting()
     script = repeating(primary=[["hello"]])
-    policy = FallbackPolicy([Target("primary")], observers=[Observer()])
+    policy = FallbackPolicy([Target("primary")], observers=[listener])
     policy.stream(script.stream).close()
-    assert (script.asked, told) == ([], [])
+    assert (script.asked, listener.events) == ([], [])
 
 
 @pytest.mark.parametrize("how", ["close", "forget"])
