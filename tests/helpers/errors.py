@@ -89,7 +89,7 @@ def examples() -> dict[str, dict[str, Any]]:
     rows: dict[str, dict[str, Any]] = {}
     for rule in EXAMPLES["rule"]:
         common = {name: value for name, value in rule.items() if name not in {"says", "errors"}}
-        statuses = [{"status": status} for status in common.pop("under", [])] or [{}]
-        for number, (row, status) in enumerate(product(rule["errors"], statuses), 1):
-            rows[f"{rule['says']} ({number})"] = common | status | row
+        variants = common.pop("each", [{}])
+        for number, (row, variant) in enumerate(product(rule["errors"], variants), 1):
+            rows[f"{rule['says']} ({number})"] = common | variant | row
     return rows

@@ -85,300 +85,235 @@ def event(status: str, **fields: Any) -> dict[str, Any]:
     return {"type": f"response.{status}", "response": reply(status, **fields)}
 
 
-FAILING: list[tuple[str, Any, FailureKind]] = [
-    ("an error instead of an answer", {"error": {"message": "no", "code": 429}}, Kind.RATE_LIMIT),
-    ("its words alone", {"error": {"message": "you hit the rate limit"}}, Kind.RATE_LIMIT),
-    ("a sentence instead of an answer", {"error": "too much, overloaded"}, Kind.OVERLOADED),
-    ("an error that says nothing", {"error": {"message": "oops"}}, Kind.SERVER_ERROR),
-    ("no credit", {"error": {"message": "no", "code": "insufficient_quota"}}, Kind.QUOTA),
-    (
-        "an error beside no choices",
-        {"id": None, "choices": None, "error": {"code": 503}},
-        Kind.OVERLOADED,
-    ),
-    (
-        "an error in the choice",
-        {"object": "chat.completion", "choices": [{"error": {"code": 502}, "message": {}}]},
-        Kind.SERVER_ERROR,
-    ),
-    (
-        "Anthropic's error",
-        {"type": "error", "error": {"type": "overloaded_error"}},
-        Kind.OVERLOADED,
-    ),
-    (
-        "OpenAI's error event",
-        {"type": "error", "code": "server_error", "message": "no", "sequence_number": 1},
-        Kind.SERVER_ERROR,
-    ),
-    ("a number and words", {"error_code": 18, "error_msg": "slowly"}, Kind.RATE_LIMIT),
-    (
-        "a status beside the answer",
-        {"base_resp": {"status_code": 1008, "status_msg": "no"}},
-        Kind.QUOTA,
-    ),
-    ("no success", {"success": False, "code": 1302, "msg": "slowly"}, Kind.RATE_LIMIT),
-    ("no choices", {"choices": []}, Kind.MALFORMED_RESPONSE),
-    ("null choices", {"object": "chat.completion", "choices": None}, Kind.MALFORMED_RESPONSE),
-    (
-        "a null message",
-        {**chat(), "choices": [{"finish_reason": "stop", "message": None}]},
-        Kind.MALFORMED_RESPONSE,
-    ),
-    ("a filter and no text", chat("content_filter", content=""), Kind.REFUSAL),
-    ("a refusal", chat(content=None, refusal="I will not"), Kind.REFUSAL),
-    ("a gateway's word", chat("error", content="some"), Kind.SERVER_ERROR),
-    ("no candidates", {"candidates": []}, Kind.MALFORMED_RESPONSE),
-    (
-        "a candidate without content",
-        {"candidates": [{"finishReason": "MAX_TOKENS"}]},
-        Kind.MALFORMED_RESPONSE,
-    ),
-    ("a blocked prompt", {"promptFeedback": {"blockReason": "OTHER"}}, Kind.REFUSAL),
-    ("a safety stop", gemini("SAFETY"), Kind.REFUSAL),
-    ("a broken call", gemini("MALFORMED_FUNCTION_CALL", {"text": "so"}), Kind.MALFORMED_RESPONSE),
-    (
-        "thoughts and no answer",
-        gemini("SAFETY", {"text": "hm", "thought": True}),
-        Kind.REFUSAL,
-    ),
-    ("null content", {**claude(), "content": None}, Kind.MALFORMED_RESPONSE),
-    ("a refusal of Claude's", claude("refusal"), Kind.REFUSAL),
-    ("a full window", claude("model_context_window_exceeded"), Kind.CONTEXT_OVERFLOW),
-    ("a failed response", reply("failed", error={"code": "server_error"}), Kind.SERVER_ERROR),
-    ("a failed response that says nothing", reply("failed"), Kind.SERVER_ERROR),
-    (
-        "a filtered response",
-        reply("incomplete", incomplete_details={"reason": "content_filter"}),
-        Kind.REFUSAL,
-    ),
-    (
-        "a refused response",
-        reply("completed", output=[spoken({"type": "refusal", "refusal": "no"})]),
-        Kind.REFUSAL,
-    ),
-    ("a failed event", event("failed", error={"code": "rate_limit_exceeded"}), Kind.RATE_LIMIT),
-    (
-        "a filtered event",
-        event("incomplete", incomplete_details={"reason": "content_filter"}),
-        Kind.REFUSAL,
-    ),
-    ("a cut chat stream", [part(role="assistant"), part(content="we")], Kind.MALFORMED_RESPONSE),
-    ("a chat stream of nothing", [part(role="assistant")], Kind.MALFORMED_RESPONSE),
-    ("a filtered chat stream", [part(content=""), part("content_filter")], Kind.REFUSAL),
-    (
-        "a refusing chat stream",
-        [part(refusal="I will"), part(refusal=" not"), part("stop")],
-        Kind.REFUSAL,
-    ),
-    (
-        "an error chunk",
-        [part(content="we"), {**part("error"), "error": {"code": 502}}],
-        Kind.SERVER_ERROR,
-    ),
-    ("a cut Claude stream", EVENTS[:4], Kind.MALFORMED_RESPONSE),
-    ("a Claude stream of nothing", EVENTS[:1], Kind.MALFORMED_RESPONSE),
-    (
-        "an error event",
-        [*EVENTS[:3], {"type": "error", "error": {"type": "overloaded_error"}}],
-        Kind.OVERLOADED,
-    ),
-    (
-        "a refusing Claude stream",
-        [EVENTS[0], {"type": "message_delta", "delta": {"stop_reason": "refusal"}}],
-        Kind.REFUSAL,
-    ),
-    ("a cut response stream", [CREATED, DELTA], Kind.MALFORMED_RESPONSE),
-    (
-        "a failed response stream",
-        [CREATED, DELTA, event("failed", error={"code": "server_is_overloaded"})],
-        Kind.OVERLOADED,
-    ),
-    (
-        "a refusing response stream",
-        [CREATED, {"type": "response.refusal.delta", "delta": "no"}, event("completed")],
-        Kind.REFUSAL,
-    ),
-    ("a cut Gemini stream", [gemini(None, {"text": "we"})], Kind.MALFORMED_RESPONSE),
-    (
-        "an unspecified end",
-        [gemini("FINISH_REASON_UNSPECIFIED", {"text": "we"})],
-        Kind.MALFORMED_RESPONSE,
-    ),
-    (
-        "a Gemini stream that stops",
-        [gemini(None), gemini("PROHIBITED_CONTENT")],
-        Kind.REFUSAL,
-    ),
-]
+THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "x"}
+REASONING = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
+CUT = {"incomplete_details": {"reason": "max_output_tokens"}}
 
-HEALTHY: list[tuple[str, Any]] = [
-    ("a text", "well"),
-    ("an empty text", ""),
-    ("nothing", None),
-    ("a number", 42),
-    ("an empty list", []),
-    ("a list of texts", ["a", "b"]),
-    ("a list of somebody's rows", [{"id": 1}, {"id": 2}]),
-    ("a question", {"question": "which?", "choices": []}),
-    ("a search", {"query": "who?", "candidates": []}),
-    ("a parsed document with a sentence", {"error": "none of them fits", "answer": 3}),
-    ("a parsed document with an error", {"error": {"x": 1}, "answer": 3}),
-    ("a code", {"code": "print()", "msg": "run it", "success": True}),
-    ("a good status beside the answer", {**chat(content="well"), "base_resp": {"status_code": 0}}),
-    ("a chat answer", chat(content="well")),
-    ("an empty chat answer", chat(content="")),
-    ("a chat answer of null", chat(content=None)),
-    ("a tool call", chat("tool_calls", content=None, tool_calls=CALL)),
-    ("a text that was cut", chat("length", content="we")),
-    ("a Claude text that was cut", claude("max_tokens", TEXT_BLOCK)),
-    ("a Gemini text that was cut", gemini("MAX_TOKENS", {"text": "we"})),
-    ("thoughts and an ordinary end", chat(content="", reasoning_content="hm")),
-    ("a call without arguments", chat("tool_calls", tool_calls=[calling("")])),
-    ("a call with line breaks", chat("tool_calls", tool_calls=[calling('{"a": "b\nc"}')])),
-    ("a text beside an announcement", chat("tool_calls", content="well")),
-    (
-        "a custom tool's call",
-        chat("tool_calls", tool_calls=[{"type": "custom", "custom": {"input": "x = {"}}]),
-    ),
-    (
-        "a response's custom call",
-        reply("completed", output=[{"type": "custom_tool_call", "name": "sh", "input": "ls ("}]),
-    ),
-    (
-        "a response's patch",
-        reply("completed", output=[{"type": "apply_patch_call", "operation": {"diff": "{"}}]),
-    ),
-    (
-        "a stream of calls in pieces",
-        [
+# What each answer is to check_response: the kind of its failure, or None, and whether the same
+# target may be asked again, where that is not the kind's.
+ANSWERS: dict[tuple[Kind | None, bool | None], dict[str, Any]] = {
+    (Kind.RATE_LIMIT, None): {
+        "an error instead of an answer": {"error": {"message": "no", "code": 429}},
+        "its words alone": {"error": {"message": "you hit the rate limit"}},
+        "a number and words": {"error_code": 18, "error_msg": "slowly"},
+        "no success": {"success": False, "code": 1302, "msg": "slowly"},
+        "a failed event": event("failed", error={"code": "rate_limit_exceeded"}),
+    },
+    (Kind.OVERLOADED, None): {
+        "a sentence instead of an answer": {"error": "too much, overloaded"},
+        "an error beside no choices": {"id": None, "choices": None, "error": {"code": 503}},
+        "Anthropic's error": {"type": "error", "error": {"type": "overloaded_error"}},
+        "an error event": [*EVENTS[:3], {"type": "error", "error": {"type": "overloaded_error"}}],
+        "a failed response stream": [
+            CREATED,
+            DELTA,
+            event("failed", error={"code": "server_is_overloaded"}),
+        ],
+    },
+    (Kind.SERVER_ERROR, None): {
+        "an error that says nothing": {"error": {"message": "oops"}},
+        "an error in the choice": {
+            "object": "chat.completion",
+            "choices": [{"error": {"code": 502}, "message": {}}],
+        },
+        "OpenAI's error event": {
+            "type": "error",
+            "code": "server_error",
+            "message": "no",
+            "sequence_number": 1,
+        },
+        "a gateway's word": chat("error", content="some"),
+        "a failed response": reply("failed", error={"code": "server_error"}),
+        "a failed response that says nothing": reply("failed"),
+        "an error chunk": [part(content="we"), {**part("error"), "error": {"code": 502}}],
+    },
+    (Kind.QUOTA, None): {
+        "no credit": {"error": {"message": "no", "code": "insufficient_quota"}},
+        "a status beside the answer": {"base_resp": {"status_code": 1008, "status_msg": "no"}},
+    },
+    (Kind.MALFORMED_RESPONSE, None): {
+        "no choices": {"choices": []},
+        "null choices": {"object": "chat.completion", "choices": None},
+        "a null message": {**chat(), "choices": [{"finish_reason": "stop", "message": None}]},
+        "no candidates": {"candidates": []},
+        "a candidate without content": {"candidates": [{"finishReason": "MAX_TOKENS"}]},
+        "a broken call": gemini("MALFORMED_FUNCTION_CALL", {"text": "so"}),
+        "null content": {**claude(), "content": None},
+        "a cut chat stream": [part(role="assistant"), part(content="we")],
+        "a chat stream of nothing": [part(role="assistant")],
+        "a cut Claude stream": EVENTS[:4],
+        "a Claude stream of nothing": EVENTS[:1],
+        "a cut response stream": [CREATED, DELTA],
+        "a cut Gemini stream": [gemini(None, {"text": "we"})],
+        "an unspecified end": [gemini("FINISH_REASON_UNSPECIFIED", {"text": "we"})],
+    },
+    (Kind.REFUSAL, None): {
+        "a filter and no text": chat("content_filter", content=""),
+        "a refusal": chat(content=None, refusal="I will not"),
+        "a blocked prompt": {"promptFeedback": {"blockReason": "OTHER"}},
+        "a safety stop": gemini("SAFETY"),
+        "thoughts and no answer": gemini("SAFETY", {"text": "hm", "thought": True}),
+        "a refusal of Claude's": claude("refusal"),
+        "a filtered response": reply(
+            "incomplete", incomplete_details={"reason": "content_filter"}
+        ),
+        "a refused response": reply(
+            "completed", output=[spoken({"type": "refusal", "refusal": "no"})]
+        ),
+        "a filtered event": event("incomplete", incomplete_details={"reason": "content_filter"}),
+        "a filtered chat stream": [part(content=""), part("content_filter")],
+        "a refusing chat stream": [part(refusal="I will"), part(refusal=" not"), part("stop")],
+        "a refusing Claude stream": [
+            EVENTS[0],
+            {"type": "message_delta", "delta": {"stop_reason": "refusal"}},
+        ],
+        "a refusing response stream": [
+            CREATED,
+            {"type": "response.refusal.delta", "delta": "no"},
+            event("completed"),
+        ],
+        "a Gemini stream that stops": [gemini(None), gemini("PROHIBITED_CONTENT")],
+    },
+    (Kind.CONTEXT_OVERFLOW, None): {
+        "a full window": claude("model_context_window_exceeded"),
+    },
+    # What is healthy, merely short, or unknown.
+    (None, None): {
+        "a text": "well",
+        "an empty text": "",
+        "nothing": None,
+        "a number": 42,
+        "an empty list": [],
+        "a list of texts": ["a", "b"],
+        "a list of somebody's rows": [{"id": 1}, {"id": 2}],
+        "a question": {"question": "which?", "choices": []},
+        "a search": {"query": "who?", "candidates": []},
+        "a parsed document with a sentence": {"error": "none of them fits", "answer": 3},
+        "a parsed document with an error": {"error": {"x": 1}, "answer": 3},
+        "a code": {"code": "print()", "msg": "run it", "success": True},
+        "a good status beside the answer": {
+            **chat(content="well"),
+            "base_resp": {"status_code": 0},
+        },
+        "a chat answer": chat(content="well"),
+        "an empty chat answer": chat(content=""),
+        "a chat answer of null": chat(content=None),
+        "a tool call": chat("tool_calls", content=None, tool_calls=CALL),
+        "a text that was cut": chat("length", content="we"),
+        "a Claude text that was cut": claude("max_tokens", TEXT_BLOCK),
+        "a Gemini text that was cut": gemini("MAX_TOKENS", {"text": "we"}),
+        "thoughts and an ordinary end": chat(content="", reasoning_content="hm"),
+        "a call without arguments": chat("tool_calls", tool_calls=[calling("")]),
+        "a call with line breaks": chat("tool_calls", tool_calls=[calling('{"a": "b\nc"}')]),
+        "a text beside an announcement": chat("tool_calls", content="well"),
+        "a custom tool's call": chat(
+            "tool_calls", tool_calls=[{"type": "custom", "custom": {"input": "x = {"}}]
+        ),
+        "a response's custom call": reply(
+            "completed", output=[{"type": "custom_tool_call", "name": "sh", "input": "ls ("}]
+        ),
+        "a response's patch": reply(
+            "completed", output=[{"type": "apply_patch_call", "operation": {"diff": "{"}}]
+        ),
+        "a stream of calls in pieces": [
             part(tool_calls=[{**calling(""), "index": 0}]),
             part(tool_calls=[{"index": 0, "function": {"arguments": '{"a":'}}]),
             part(tool_calls=[{"index": 0, "function": {"arguments": " 1}"}}]),
             part(tool_calls=[{**calling(""), "index": 1}]),
             part("tool_calls"),
         ],
-    ),
-    (
-        "a stream that numbers all calls alike",
-        [
+        "a stream that numbers all calls alike": [
             part(tool_calls=[{**calling("{}"), "index": 0}]),
             part(tool_calls=[{**calling('{"a": 1}'), "index": 0}]),
             part("stop"),
         ],
-    ),
-    ("a filter after some text", chat("content_filter", content="well")),
-    (
-        "a completion",
-        {"object": "text_completion", "choices": [{"text": "", "finish_reason": "stop"}]},
-    ),
-    ("a word nobody knows", chat("eos", content="")),
-    ("one chunk", part(content="we")),
-    ("the usage chunk", USAGE),
-    ("a Gemini answer", gemini("STOP", {"text": "well"})),
-    ("an empty Gemini answer", gemini("STOP")),
-    ("a Gemini call", gemini("SAFETY", {"functionCall": {"name": "clock"}})),
-    (
-        "an unblocked prompt",
-        {
+        "a filter after some text": chat("content_filter", content="well"),
+        "a completion": {
+            "object": "text_completion",
+            "choices": [{"text": "", "finish_reason": "stop"}],
+        },
+        "a word nobody knows": chat("eos", content=""),
+        "one chunk": part(content="we"),
+        "the usage chunk": USAGE,
+        "a Gemini answer": gemini("STOP", {"text": "well"}),
+        "an empty Gemini answer": gemini("STOP"),
+        "a Gemini call": gemini("SAFETY", {"functionCall": {"name": "clock"}}),
+        "an unblocked prompt": {
             **gemini("STOP", {"text": "well"}),
             "promptFeedback": {"blockReason": "BLOCKED_REASON_UNSPECIFIED"},
         },
-    ),
-    ("a Claude answer", claude("end_turn", TEXT_BLOCK)),
-    ("an empty Claude answer", claude("end_turn")),
-    ("a Claude call", claude("refusal", {"type": "tool_use", "id": "1", "name": "clock"})),
-    ("a response", reply("completed", output=[OUTPUT])),
-    ("a response in the background", reply("queued")),
-    (
-        "a response that was cut",
-        reply("incomplete", incomplete_details={"reason": "max_output_tokens"}, output=[OUTPUT]),
-    ),
-    (
-        "a response's call",
-        reply(
+        "a Claude answer": claude("end_turn", TEXT_BLOCK),
+        "an empty Claude answer": claude("end_turn"),
+        "a Claude call": claude("refusal", {"type": "tool_use", "id": "1", "name": "clock"}),
+        "a response": reply("completed", output=[OUTPUT]),
+        "a response in the background": reply("queued"),
+        "a response that was cut": reply(
+            "incomplete", incomplete_details={"reason": "max_output_tokens"}, output=[OUTPUT]
+        ),
+        "a response's call": reply(
             "incomplete",
             incomplete_details={"reason": "content_filter"},
             output=[{"type": "function_call", "name": "clock"}],
         ),
-    ),
-    ("a chat stream", [part(role="assistant"), part(content="we"), part("stop"), USAGE]),
-    ("an empty chat stream", [part(role="assistant"), part("stop")]),
-    ("a stream of a tool call", [part(tool_calls=CALL), part("content_filter")]),
-    ("a chat stream in a tuple", (part(content="we"), part("stop"))),
-    ("a Claude stream", EVENTS),
-    ("a response stream", [CREATED, DELTA, event("completed")]),
-    ("a Gemini stream", [gemini(None, {"text": "we"}), gemini("STOP", {"text": "ll"})]),
-]
-
-
-THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "x"}
-REASONING = {"type": "reasoning", "summary": [{"type": "summary_text", "text": "hm"}]}
-CUT = {"incomplete_details": {"reason": "max_output_tokens"}}
-
-# What used its budget up before it said anything, or in the middle of a call.
-SPENT: list[tuple[str, Any]] = [
-    ("thinking in a field of its own", chat("length", content="", reasoning_content="hm")),
-    ("thinking under another name", chat("length", content=None, reasoning="hm")),
-    ("nothing", chat("length", content="")),
-    ("a list of thinking", chat("length", content=[{"type": "thinking", "thinking": []}])),
-    ("Claude's thinking", claude("max_tokens", THOUGHT)),
-    ("Gemini's thinking", gemini("MAX_TOKENS", {"text": "hm", "thought": True})),
-    ("a response's thinking", reply("incomplete", **CUT, output=[REASONING])),
-    ("a response of nothing", reply("incomplete", **CUT)),
-    (
-        "a stream of thinking",
-        [part(role="assistant", content=""), part(reasoning_content="hm"), part("length")],
-    ),
-    (
-        "a Claude stream of thinking",
-        [
+        "a chat stream": [part(role="assistant"), part(content="we"), part("stop"), USAGE],
+        "an empty chat stream": [part(role="assistant"), part("stop")],
+        "a stream of a tool call": [part(tool_calls=CALL), part("content_filter")],
+        "a chat stream in a tuple": (part(content="we"), part("stop")),
+        "a Claude stream": EVENTS,
+        "a response stream": [CREATED, DELTA, event("completed")],
+        "a Gemini stream": [gemini(None, {"text": "we"}), gemini("STOP", {"text": "ll"})],
+    },
+    # What used its budget up before it said anything, or in the middle of a call.
+    (Kind.MALFORMED_RESPONSE, False): {
+        "thinking in a field of its own": chat("length", content="", reasoning_content="hm"),
+        "thinking under another name": chat("length", content=None, reasoning="hm"),
+        "nothing but an end": chat("length", content=""),
+        "a list of thinking": chat("length", content=[{"type": "thinking", "thinking": []}]),
+        "Claude's thinking": claude("max_tokens", THOUGHT),
+        "Gemini's thinking": gemini("MAX_TOKENS", {"text": "hm", "thought": True}),
+        "a response's thinking": reply("incomplete", **CUT, output=[REASONING]),
+        "a response of nothing": reply("incomplete", **CUT),
+        "a stream of thinking": [
+            part(role="assistant", content=""),
+            part(reasoning_content="hm"),
+            part("length"),
+        ],
+        "a Claude stream of thinking": [
             EVENTS[0],
             {"type": "content_block_start", "content_block": {**THOUGHT, "thinking": ""}},
             {"type": "content_block_delta", "delta": {"type": "thinking_delta", "thinking": "h"}},
             {"type": "message_delta", "delta": {"stop_reason": "max_tokens"}},
         ],
-    ),
-    (
-        "a Gemini stream of thinking",
-        [gemini(None, {"text": "hm", "thought": True}), gemini("MAX_TOKENS")],
-    ),
-    (
-        "a response stream of thinking",
-        [
+        "a Gemini stream of thinking": [
+            gemini(None, {"text": "hm", "thought": True}),
+            gemini("MAX_TOKENS"),
+        ],
+        "a response stream of thinking": [
             CREATED,
             {"type": "response.reasoning_summary_text.delta", "delta": "hm"},
             event("incomplete", **CUT, output=[REASONING]),
         ],
-    ),
-    ("a call that was cut", chat("length", content="well", tool_calls=[calling('{"a')])),
-    (
-        "a stream of a call that was cut",
-        [part(tool_calls=[{**calling('{"a'), "index": 0}]), part("length")],
-    ),
-]
-
-# What another try may bring.
-UNUSABLE: list[tuple[str, Any]] = [
-    ("arguments that are no JSON", chat("tool_calls", tool_calls=[calling("{'a': 1}")])),
-    ("beside a text", chat("stop", content="well", tool_calls=[calling("{")])),
-    ("the second of two", chat("tool_calls", tool_calls=[calling("{}"), calling("{")])),
-    ("a legacy call", chat("function_call", function_call={"name": "clock", "arguments": "{"})),
-    (
-        "a response's arguments",
-        reply("completed", output=[{"type": "function_call", "name": "clock", "arguments": "{"}]),
-    ),
-    (
-        "a stream of them in pieces",
-        [
+        "a call that was cut": chat("length", content="well", tool_calls=[calling('{"a')]),
+        "a stream of a call that was cut": [
+            part(tool_calls=[{**calling('{"a'), "index": 0}]),
+            part("length"),
+        ],
+    },
+    # What another try may bring.
+    (Kind.MALFORMED_RESPONSE, True): {
+        "arguments that are no JSON": chat("tool_calls", tool_calls=[calling("{'a': 1}")]),
+        "beside a text": chat("stop", content="well", tool_calls=[calling("{")]),
+        "the second of two": chat("tool_calls", tool_calls=[calling("{}"), calling("{")]),
+        "a legacy call": chat("function_call", function_call={"name": "clock", "arguments": "{"}),
+        "a response's arguments": reply(
+            "completed", output=[{"type": "function_call", "name": "clock", "arguments": "{"}]
+        ),
+        "a stream of them in pieces": [
             part(tool_calls=[{**calling('{"a":'), "index": 0}]),
             part(tool_calls=[{"index": 0, "function": {"arguments": " x}"}}]),
             part("tool_calls"),
         ],
-    ),
-    (
-        "a Claude stream of them",
-        [
+        "a Claude stream of them": [
             EVENTS[0],
             {
                 "type": "content_block_start",
@@ -392,31 +327,24 @@ UNUSABLE: list[tuple[str, Any]] = [
             },
             {"type": "message_delta", "delta": {"stop_reason": "tool_use"}},
         ],
-    ),
-    (
-        "a response stream of them",
-        [
+        "a response stream of them": [
             CREATED,
             {"type": "response.function_call_arguments.delta", "delta": "{"},
             event(
-                "completed",
-                output=[{"type": "function_call", "name": "clock", "arguments": "{"}],
+                "completed", output=[{"type": "function_call", "name": "clock", "arguments": "{"}]
             ),
         ],
-    ),
-    ("a call that is missing", chat("tool_calls", content=None)),
-    ("thoughts before a missing one", chat("tool_calls", content="", reasoning="hm")),
-    ("Claude's that is missing", claude("tool_use", THOUGHT)),
-    ("a stream whose call is missing", [part(role="assistant"), part("tool_calls")]),
-]
+        "a call that is missing": chat("tool_calls", content=None),
+        "thoughts before a missing one": chat("tool_calls", content="", reasoning="hm"),
+        "Claude's that is missing": claude("tool_use", THOUGHT),
+        "a stream whose call is missing": [part(role="assistant"), part("tool_calls")],
+    },
+}
 
 
 Row = tuple[Any, Kind | None, bool | None]
 ROWS: dict[str, Row] = {
-    **{name: (answer, kind, None) for name, answer, kind in FAILING},
-    **{name: (answer, None, None) for name, answer in HEALTHY},
-    **{name: (answer, Kind.MALFORMED_RESPONSE, False) for name, answer in SPENT},
-    **{name: (answer, Kind.MALFORMED_RESPONSE, True) for name, answer in UNUSABLE},
+    name: (answer, *outcome) for outcome, rows in ANSWERS.items() for name, answer in rows.items()
 }
 
 
