@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -41,15 +42,23 @@ async def chokes(answer: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("validate", "error"), [(is_good, "AnswerRejected"), (chokes, "ValueError")]
+    ("validate", "error"),
+    [
+        (is_good, "AnswerRejected"),
+        (chokes, "ValueError"),
+        # What it is is seen when it is called: a lambda around a coroutine function.
+        (lambda answer: is_good(f"{answer}"), "AnswerRejected"),
+    ],
 )
-async def test_an_async_validator_is_awaited(validate: Any, error: str) -> None:
-    """What it returns or raises counts as that of a sync one does."""
-    policy, script = pair(validate=validate), repeating(primary=["bad"], fallback=["good"])
+@pytest.mark.parametrize("kind", [FailureKind.MALFORMED_RESPONSE, FailureKind.RATE_LIMIT])
+async def test_an_async_validator_is_awaited(validate: Any, error: str, kind: FailureKind) -> None:
+    """What it returns or raises counts as that of a sync one does, and is refined."""
+    policy = pair(validate=validate, refine=lambda failure, _: failure._replace(kind=kind))
+    script = repeating(primary=["bad"], fallback=["good"])
     run = policy.start()
     assert await policy.acall(script.aask, run=run) == "good"
     first = run.record.attempts[0]
-    assert (first.kind, first.error) == ("malformed_response", error)
+    assert (first.kind, first.error) == (kind, error)
 
 
 def a_limit(_: BaseException) -> Failure:
@@ -76,19 +85,6 @@ def test_an_async_refine_is_refused_where_it_is_written(hook: Any) -> None:
         FallbackConfig(refine=hook)
     with pytest.raises(FallbackConfigError, match="refine: it is async"):
         pair().call(ask_plainly, refine=hook)
-
-
-async def test_an_async_validator_and_plain_hooks_go_together() -> None:
-    """What an awaited validator says no to is classified and refined, in one call."""
-
-    def narrow(failure: Failure, _: BaseException) -> Failure:
-        return failure._replace(kind=FailureKind.RATE_LIMIT, code="seen")
-
-    policy = pair(validate=is_good, refine=narrow)
-    script = repeating(primary=["bad"], fallback=["good"])
-    run = policy.start()
-    assert await policy.acall(script.aask, run=run) == "good"
-    assert (run.record.attempts[0].kind, run.record.attempts[0].code) == ("rate_limit", "seen")
 
 
 async def test_a_hook_that_breaks_is_passed_over(caplog: Any) -> None:
@@ -122,13 +118,6 @@ def test_a_hook_that_turns_out_to_be_async_is_refused_as_well() -> None:
     with pytest.raises(FallbackConfigError, match="validate: it is async"):
         policy.call(script.ask, run=run)
     assert (script.asked, run.record.outcome) == ([P], "rejected")
-
-
-async def test_a_validator_that_turns_out_to_be_async_is_awaited_in_a_task() -> None:
-    """What it is is seen when it is called: a partial or a lambda around a coroutine function."""
-    policy = pair(validate=lambda answer: is_good(f"{answer}"))
-    script = repeating(primary=["bad"], fallback=["good"])
-    assert await policy.acall(script.aask) == "good"
 
 
 async def test_a_cancelled_hook_is_a_cancelled_call() -> None:
@@ -173,67 +162,42 @@ def test_a_loop_of_ones_own_is_told_that_a_validator_is_async() -> None:
 
 
 @pytest.mark.parametrize(
-    ("kind", "switches"),
-    [(FailureKind.OVERLOADED, True), (FailureKind.QUOTA, True), (FailureKind.LOCAL, False)],
+    ("status", "change", "asked"),
+    [
+        # A kind that only replaces another means all that it means.
+        (400, {"kind": FailureKind.OVERLOADED}, [P, F]),
+        (400, {"kind": FailureKind.QUOTA}, [P, F]),
+        (503, {"kind": FailureKind.LOCAL}, [P]),
+        # Answers that refine gives itself stay: they are what the presets are made of.
+        (400, {"kind": FailureKind.LOCAL, "switchable": True}, [P, F]),
+        (503, {"kind": FailureKind.RATE_LIMIT, "transient": False, "switchable": False}, [P]),
+    ],
 )
-def test_a_kind_brings_its_answers(kind: FailureKind, switches: bool) -> None:
-    """`refine` that only replaces the kind means all that the kind means."""
-    policy = pair(refine=lambda failure, _: failure._replace(kind=kind))
-    first = StatusError(400 if switches else 503)
-    script = repeating(primary=[first], fallback=["hello"])
+def test_a_kind_brings_its_answers_unless_refine_has_its_own(
+    status: int, change: dict[str, Any], asked: list[str]
+) -> None:
+    """Whether another target helps, and whether the same may soon; it is told what was raised."""
+    error, seen = StatusError(status), list[BaseException]()
+
+    def refine(failure: Failure, raised: BaseException) -> Failure:
+        seen.append(raised)
+        return failure._replace(**change)
+
+    wanted = {"fallback_on": {"local"}} if change.get("switchable") else {}
+    policy = pair(refine=refine, **wanted)
+    script = repeating(primary=[error], fallback=["hello"])
     run = policy.start()
-    if switches:
-        assert policy.call(script.ask, run=run) == "hello"
-    else:
-        with pytest.raises(StatusError):
-            policy.call(script.ask, run=run)
-    assert run.record.attempts[0].kind == kind
-
-
-def test_answers_that_refine_gives_itself_stay() -> None:
-    """A kind with other answers than its own is what the presets are made of."""
-
-    def refine(failure: Failure, _: BaseException) -> Failure:
-        return failure._replace(kind=FailureKind.LOCAL, switchable=True)
-
-    script = repeating(primary=[StatusError(400)], fallback=["hello"])
-    policy = pair(refine=refine, fallback_on={"local"})
-    assert policy.call(script.ask) == "hello"
-
-
-def test_a_kind_with_answers_of_its_own_keeps_them() -> None:
-    """A rate limit that is said not to switch does not."""
-
-    def refine(failure: Failure, _: BaseException) -> Failure:
-        return failure._replace(kind=FailureKind.RATE_LIMIT, transient=False, switchable=False)
-
-    script = repeating(primary=[StatusError(503)], fallback=["no"])
-    with pytest.raises(StatusError):
-        pair(refine=refine).call(script.ask)
-    assert script.asked == [P]
+    with nullcontext() if F in asked else pytest.raises(StatusError):
+        policy.call(script.ask, run=run)
+    assert (script.asked, seen) == (asked, [error])
+    assert run.record.attempts[0].kind == change["kind"]
 
 
 def test_a_transient_kind_is_asked_again() -> None:
-    """The kind brings both answers: whether another helps, and whether the same may soon."""
-    policy = FallbackPolicy(
-        [Target(P)],
-        wait=0,
-        refine=lambda failure, _: failure._replace(kind=FailureKind.OVERLOADED),
-    )
+    """On the only target it may pass by itself."""
+    change = {"kind": FailureKind.OVERLOADED}
+    policy = FallbackPolicy([Target(P)], wait=0, refine=lambda one, _: one._replace(**change))
     assert policy.call(repeating(primary=[StatusError(400), "back"]).ask) == "back"
-
-
-def test_a_classifier_of_ones_own_is_given_what_was_raised() -> None:
-    """It sees the exception itself."""
-    seen: list[BaseException] = []
-    error = StatusError(418)
-
-    def look(_: Failure, raised: BaseException) -> Failure:
-        seen.append(raised)
-        return Failure.of(FailureKind.OVERLOADED)
-
-    assert pair(refine=look).call(repeating(primary=[error], fallback=["hello"]).ask) == "hello"
-    assert seen == [error]
 
 
 @pytest.mark.parametrize("options", [{"agent": "x"}, {"timeout": 3}, {"turn": True}])

@@ -109,64 +109,49 @@ def test_several_sources_are_asked_in_their_order(file: Path) -> None:
     assert classify(BUDGET, rules=rules).reason == "rule 1 given in Python"
 
 
+class HostileError(Exception):
+    def __str__(self) -> str:
+        raise ValueError
+
+
+NUMBERED: Any = StatusError(400)
+NUMBERED.body = {"error": {"code": 1301, "message": "x"}}
+
+
 @pytest.mark.parametrize(
-    ("conditions", "fits"),
+    ("error", "conditions", "fits"),
     [
-        ({"status": 403}, True),
-        ({"status": [500, 403]}, True),
-        ({"status": 500}, False),
-        ({"code": "team_budget"}, True),
-        ({"code": "team"}, False),
-        ({"error": "StatusError"}, True),
-        ({"error": ["honcho_fallback.StatusError"]}, True),
-        ({"error": ["honcho_fallback.testing._scripted.StatusError"]}, True),
-        ({"error": ["openai.StatusError"]}, False),
-        ({"text": "SCRIPT"}, True),
-        ({"text": "http 403"}, True),
-        ({"text": ["other", "script"]}, True),
-        ({"text": "script", "unless": "other"}, True),
-        ({"text": "script", "unless": ["scripted"]}, False),
-        ({"status": 403, "unless": "scripted"}, False),
-        ({"status": 403, "text": "other"}, False),
+        (BUDGET, {"status": 403}, True),
+        (BUDGET, {"status": [500, 403]}, True),
+        (BUDGET, {"status": 500}, False),
+        (BUDGET, {"code": "team_budget"}, True),
+        (BUDGET, {"code": "team"}, False),
+        (BUDGET, {"error": "StatusError"}, True),
+        (BUDGET, {"error": ["honcho_fallback.StatusError"]}, True),
+        (BUDGET, {"error": ["honcho_fallback.testing._scripted.StatusError"]}, True),
+        (BUDGET, {"error": ["openai.StatusError"]}, False),
+        (BUDGET, {"text": "SCRIPT"}, True),
+        (BUDGET, {"text": "http 403"}, True),
+        (BUDGET, {"text": ["other", "script"]}, True),
+        (BUDGET, {"text": "script", "unless": "other"}, True),
+        (BUDGET, {"text": "script", "unless": ["scripted"]}, False),
+        (BUDGET, {"status": 403, "unless": "scripted"}, False),
+        (BUDGET, {"status": 403, "text": "other"}, False),
+        (NUMBERED, {"code": 1301}, True),
+        # A class is looked up over the whole MRO, and a builtin one by its own name.
+        (TeamBudgetError("x"), {"error": "BudgetError"}, True),
+        (BudgetError("x"), {"error": "TeamBudgetError"}, False),
+        (ConnectionResetError(), {"error": "builtins.OSError"}, True),
+        # A wrapper that keeps no number is matched by what the classifier reads.
+        (RuntimeError("Error code: 418 - no"), {"status": 418}, True),
+        # Gateways' clients raise ValueError; who writes such a rule means it.
+        (ValueError("Team budget is used up"), {"text": "team budget"}, True),
+        (HostileError(), {"text": "x"}, False),
     ],
 )
-def test_what_fits(conditions: dict[str, Any], fits: bool) -> None:
+def test_what_fits(error: Exception, conditions: dict[str, Any], fits: bool) -> None:
     """Any value of each condition; whole codes and classes, pieces of the message."""
-    assert judged(BUDGET, rule(**conditions)).by_rule is fits
-
-
-def test_a_base_class_fits_as_well() -> None:
-    """A class is looked up over the whole MRO, and a builtin one by its own name."""
-    assert judged(TeamBudgetError("x"), rule(error="BudgetError")).by_rule
-    assert not judged(BudgetError("x"), rule(error="TeamBudgetError")).by_rule
-    assert judged(ConnectionResetError(), rule(error="builtins.OSError")).by_rule
-
-
-def test_a_status_that_stands_in_the_text_counts() -> None:
-    """A wrapper that keeps no number is matched by what the classifier reads."""
-    assert judged(RuntimeError("Error code: 418 - no"), rule(status=418)).by_rule
-
-
-def test_a_numeric_code_fits() -> None:
-    """Some providers number their errors."""
-    error: Any = StatusError(400)
-    error.body = {"error": {"code": 1301, "message": "x"}}
-    assert judged(error, rule(code=1301)).by_rule
-
-
-def test_texts_of_a_programs_mistake_are_read_for_a_rule() -> None:
-    """Gateways' clients raise ValueError; who writes such a rule means it."""
-    assert judged(ValueError("Team budget is used up"), rule(text="team budget")).by_rule
-
-
-def test_a_hostile_exception_fits_nothing() -> None:
-    """What cannot be read says nothing."""
-
-    class HostileError(Exception):
-        def __str__(self) -> str:
-            raise ValueError
-
-    assert judged(HostileError(), rule(text="x")).kind == "local"
+    assert judged(error, rule(**conditions)).by_rule is fits
 
 
 def test_answers_of_a_rule() -> None:
