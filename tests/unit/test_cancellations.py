@@ -15,7 +15,7 @@ from honcho_fallback import (
     Target,
 )
 from honcho_fallback.testing import StatusError
-from tests.helpers.scripted import pair
+from tests.helpers.scripted import DRIVERS, pair, repeating
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable
@@ -283,3 +283,105 @@ async def test_a_cancellation_in_the_loop_turn_of_an_answer_is_one() -> None:
     with pytest.raises(asyncio.CancelledError):
         await task
     assert asked == [P]
+
+
+# Where the call is when it is cancelled.
+
+
+async def hang(reached: asyncio.Event) -> None:
+    reached.set()
+    await asyncio.Event().wait()
+
+
+def in_an_ask(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
+    return pair(), lambda _: hang(reached)
+
+
+def in_an_sdk_that_makes_an_error_of_it(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
+    async def asks(_: Attempt) -> None:
+        try:
+            await hang(reached)
+        except asyncio.CancelledError:
+            raise StatusError(500) from None
+
+    return pair(), asks
+
+
+def in_a_wait(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
+    async def fails(_: Attempt) -> None:
+        reached.set()
+        raise StatusError(503)
+
+    return FallbackPolicy([Target(P)], FallbackConfig(wait=3600)), fails
+
+
+def in_a_validator(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
+    return pair(validate=lambda _: hang(reached)), repeating(primary=["x"]).aask
+
+
+class SlowKey:
+    """A credential that nobody gets."""
+
+    def __init__(self, reached: asyncio.Event) -> None:
+        self.reached = reached
+
+    def get(self) -> str:
+        return "key"
+
+    async def refresh(self) -> None:
+        await hang(self.reached)
+
+
+def in_a_refresh(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
+    chain = [Target(P, credential=SlowKey(reached)), Target(F)]
+    return FallbackPolicy(chain, wait=0), repeating(primary=[StatusError(401)]).aask
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        in_an_ask,
+        in_an_sdk_that_makes_an_error_of_it,
+        in_a_wait,
+        in_a_validator,
+        in_a_refresh,
+    ],
+)
+async def test_a_cancellation_goes_out_from_wherever_the_call_is(place: Any) -> None:
+    """HON-031: the record closes as cancelled, nobody else is asked, no attempt is invented."""
+    reached = asyncio.Event()
+    policy, asks = place(reached)
+    run = policy.start()
+    task = asyncio.create_task(policy.acall(asks, run=run))
+    await reached.wait()
+    await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert run.record.outcome == "cancelled"
+    attempts = [P, P] if place is in_a_refresh else [P]  # it belongs to the one that it is for
+    assert [attempt.target for attempt in run.record.attempts] == attempts
+
+
+def interrupted(*_: Any) -> Any:
+    raise KeyboardInterrupt
+
+
+INTERRUPTED: list[tuple[list[str], dict[str, Any], Any]] = [
+    ([*DRIVERS], {}, KeyboardInterrupt()),
+    ([*DRIVERS], {"refine": interrupted}, StatusError(503)),
+    (["call", "acall"], {"validate": interrupted}, "hello"),
+]
+
+
+@pytest.mark.parametrize(
+    ("driver", "options", "reply"),
+    [(one, options, reply) for drivers, options, reply in INTERRUPTED for one in drivers],
+)
+def test_ctrl_c_goes_out_and_closes_the_record(driver: str, options: Any, reply: Any) -> None:
+    """An interrupt is no rejection of an answer, asks nobody else and leaves no call open."""
+    policy, script = pair(**options), repeating(primary=[reply], fallback=["no"])
+    run = policy.start()
+    with pytest.raises(KeyboardInterrupt):
+        DRIVERS[driver](policy, script, run)
+    assert (run.record.outcome, script.asked) == ("cancelled", [P])

@@ -120,39 +120,6 @@ def test_a_hook_that_turns_out_to_be_async_is_refused_as_well() -> None:
     assert (script.asked, run.record.outcome) == ([P], "rejected")
 
 
-async def test_a_cancelled_hook_is_a_cancelled_call() -> None:
-    """Nobody else is asked where the caller leaves while an answer is looked at."""
-    reached = asyncio.Event()
-
-    async def waits(_: Any) -> None:
-        reached.set()
-        await asyncio.Event().wait()
-
-    policy, script = pair(validate=waits), repeating(primary=["x"], fallback=["no"])
-    run = policy.start()
-    task = asyncio.create_task(policy.acall(script.aask, run=run))
-    await reached.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert (run.record.outcome, script.asked) == ("cancelled", [P])
-
-
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_ctrl_c_in_refine_goes_out_and_closes_the_record(driver: str) -> None:
-    """An interrupt while a failure is looked at asks nobody else and leaves no call open."""
-
-    def interrupted(*_: Any) -> Failure:
-        raise KeyboardInterrupt
-
-    policy = pair(refine=interrupted)
-    script = repeating(primary=[StatusError(503)], fallback=["no"])
-    run = policy.start()
-    with pytest.raises(KeyboardInterrupt):
-        DRIVERS[driver](policy, script, run)
-    assert (run.record.outcome, script.asked) == ("cancelled", [P])
-
-
 def test_a_loop_of_ones_own_is_told_that_a_validator_is_async() -> None:
     """It cannot await it: the error says so, and the call is closed."""
     run = pair(validate=is_good).start()

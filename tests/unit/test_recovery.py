@@ -170,25 +170,6 @@ def test_each_target_has_its_own_refresh() -> None:
     assert [key.generation for key in keys] == [2, 2]
 
 
-async def test_a_cancelled_refresh_is_a_cancelled_call() -> None:
-    """A cancellation while an errand is done ends the call as cancelled, and asks nobody."""
-    reached = asyncio.Event()
-
-    class Slow(Key):
-        async def refresh(self) -> None:  # type: ignore[override] # either form will do
-            reached.set()
-            await asyncio.Event().wait()
-
-    policy, script = with_key(Slow()), repeating(primary=[DENIED], fallback=["no"])
-    run = policy.start()
-    task = asyncio.create_task(policy.acall(script.aask, run=run))
-    await reached.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert (run.record.outcome, script.asked) == ("cancelled", ["primary"])
-
-
 async def test_a_hanging_refresh_ends_with_the_attempts_time() -> None:
     """A refresh has the time of the attempt that it is for; then the next target is asked."""
 

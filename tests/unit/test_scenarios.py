@@ -160,24 +160,6 @@ def test_a_larger_prompt_is_not_sent_where_the_window_is_known_to_be_no_larger()
     assert run.record.untried == ((F, "its context window is not larger"),)
 
 
-@pytest.mark.parametrize("windows", [(None, None), (None, 5), (8192, None)])
-def test_a_larger_prompt_goes_on_where_nobody_declared_a_window(windows: Any) -> None:
-    """With nothing declared the next model is asked, as every other library does."""
-    overflow = StatusError(400, code="context_length_exceeded")
-    script = repeating(primary=[overflow], fallback=["hello"])
-    chain = [Target(P, context_window=windows[0]), Target(F, context_window=windows[1])]
-    assert FallbackPolicy(chain).call(script.ask) == "hello"
-
-
-def test_a_larger_prompt_with_no_larger_window_comes_out_as_it_is() -> None:
-    """Where every window is known to be no larger, the provider's own error surfaces at once."""
-    overflow = StatusError(400, code="context_length_exceeded")
-    script = repeating(primary=[overflow], fallback=["no"])
-    with pytest.raises(StatusError):
-        FallbackPolicy([Target(P, context_window=5), Target(F, context_window=5)]).call(script.ask)
-    assert script.asked == [P]
-
-
 def test_a_model_that_lacks_something_is_left_for_the_next_and_rests_nobody() -> None:
     """Where all lack it, the first error comes out: it is about the model that was asked for."""
     lacks, lacks_too = StatusError(400), StatusError(400)
@@ -208,20 +190,6 @@ def test_validate_makes_a_malformed_response_of_an_answer() -> None:
         assert policy.call(script.ask, run=run) == "hello"
         first = run.record.attempts[0]
         assert (first.kind, first.error) == ("malformed_response", error)
-
-
-def test_ctrl_c_in_a_validator_goes_out_and_closes_the_record() -> None:
-    """An interrupt while the answer is looked at is no rejection of the answer."""
-
-    def validate(_: str) -> bool:
-        raise KeyboardInterrupt
-
-    policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig(validate=validate))
-    run = policy.start()
-    script = repeating(primary=["hello"], fallback=["no"])
-    with pytest.raises(KeyboardInterrupt):
-        policy.call(script.ask, run=run)
-    assert (run.record.outcome, script.asked) == ("cancelled", [P])
 
 
 def test_a_validator_that_returns_none_accepts() -> None:
