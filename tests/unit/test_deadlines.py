@@ -42,6 +42,9 @@ def chain(length: int, **options: Any) -> FallbackPolicy:
         (4, {"deadline": 40}, [10, 40 / 3, 80 / 3, 40]),  # a third each is more than there is
         (2, {"deadline": 1}, [0.5, 1]),  # and so is a second
         (2, {"deadline": 2}, [1, 2]),
+        (3, {"deadline": 1.5}, [0.5, 0.75, 1.5]),
+        (3, {"deadline": 2.4}, [0.8, 1.4, 2.4]),
+        (3, {"deadline": 30, "timeout": 12}, [10, 12, 12]),
         (2, {"deadline": 30, "timeout": 4}, [4, 4]),
         (2, {"deadline": None, "timeout": 4}, [4, 4]),
     ],
