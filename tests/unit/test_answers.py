@@ -846,9 +846,9 @@ def test_hostile_objects_are_survived_and_unasked() -> None:
         assert thinks(Hostile()) is False
         assert has_content(Trapped()) in {True, False}
         assert check_response(Trapped()) is None
-        for answer in (Hostile(), Map(choices=[]), Map(error={"code": 1})):
-            assert check_response(answer) is None
-            assert check_response([answer]) is None
+        for unread in (Hostile(), Map(choices=[]), Map(error={"code": 1})):
+            assert check_response(unread) is None
+            assert check_response([unread]) is None
 
 
 _leaves = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=12)

@@ -207,7 +207,7 @@ def test_whoever_says_nothing_new_adds_nothing(driver: str) -> None:
 @DRIVERS
 def test_a_call_that_goes_on_with_a_text_comes_at_once(driver: str) -> None:
     """It repeats no word, so that nothing is waited for."""
-    call: list[Any] = [part(tool_calls=[CALL]), CUT]  # type: ignore[arg-type] # a list
+    call: list[Any] = [part(tool_calls=[CALL]), CUT]
     models = Models(primary=[broken(30)], able=[call])
     with pytest.raises(StreamInterrupted) as caught:
         read(policy_of(), models, driver)
@@ -223,12 +223,12 @@ def test_nothing_to_add_is_an_end(driver: str) -> None:
 
 CALL = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "{"}}
 NOT_PLAIN: dict[str, list[Any]] = {
-    "a tool call": [part(content="Let me look."), part(tool_calls=[CALL])],  # type: ignore[arg-type] # a list
+    "a tool call": [part(content="Let me look."), part(tool_calls=[CALL])],
     "thinking": [part(reasoning_content="hm"), part(content="Well, ")],
     "a document": [part(content=' {"a": ')],
     "a list": [part(content="[1, ")],
     "a refusal": [part(refusal="I can")],
-    "an image": [part(content="Look: "), part(images=[{"image_url": "data:"}])],  # type: ignore[arg-type] # a list
+    "an image": [part(content="Look: "), part(images=[{"image_url": "data:"}])],
     "a stranger's chunks": [7],
 }
 

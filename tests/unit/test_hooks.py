@@ -162,7 +162,7 @@ def test_a_kind_brings_its_answers_unless_refine_has_its_own(
 
 def test_a_transient_kind_is_asked_again() -> None:
     """On the only target it may pass by itself."""
-    change = {"kind": FailureKind.OVERLOADED}
+    change: dict[str, Any] = {"kind": FailureKind.OVERLOADED}
     policy = FallbackPolicy([Target(P)], wait=0, refine=lambda one, _: one._replace(**change))
     assert policy.call(repeating(primary=[StatusError(400), "back"]).ask) == "back"
 
