@@ -52,10 +52,10 @@ SLOW = (
 LONG = (
     "examples",
     "contract/failover/test_scenarios.py",
+    "contract/ways",
     "litellm/test_outages.py",
     "litellm/test_same_as_without.py",
     "contract/test_labels_matrix.py",
-    "langchain/test_outages.py",
 )
 CASSETTES = Path(__file__).resolve().parent.parent / "cassettes"
 

@@ -43,9 +43,11 @@ async def run(verb: str, agent: Any, given: Any = "hi", config: Any = None) -> d
     return state
 
 
-async def stream(verb: str, agent: Any, mode: str, config: Any = None) -> list[Any]:
+async def stream(
+    verb: str, agent: Any, mode: str, config: Any = None, question: str = "hi"
+) -> list[Any]:
     """Return the parts that an agent streams of one turn in a mode."""
-    given = {"messages": [("user", "hi")]}
+    given = {"messages": [("user", question)]}
     if verb == "invoke":
         return list(agent.stream(given, config, stream_mode=mode))
     return [part async for part in agent.astream(given, config, stream_mode=mode)]

@@ -336,3 +336,38 @@ async def test_runs_share_nothing(kind: str, reset: Any) -> None:
     assert [one.messages[0].content for one in backup.asked] == ["fail"] * 150
     dead_asked = sum(one.messages[0].content == "fail" for one in primary.asked)
     assert dead_asked == (150 if reset == "iteration" else 50)
+
+
+@VERBS
+@pytest.mark.parametrize("way", ["with", "configurable"])
+async def test_a_turn_of_the_users_holds_for_all_runs_in_it(verb: str, way: str) -> None:
+    """Two agents' runs, one request to each dead primary's place; then it is over."""
+    told = Listener()
+    primary, backup = dead(), alive()
+    middleware = FallbackMiddleware(backup, reset="turn", observers=[told])
+    made = agent(primary, middleware)
+    turn = middleware.turn()
+    if way == "with":
+        with turn:
+            for _ in range(2):
+                await run(verb, made)
+    else:
+        for _ in range(2):
+            await run(verb, made, config={"configurable": {"fallback_turn": turn}})
+        assert told.restores == []
+        turn.end()
+    assert (len(primary.asked), len(backup.asked)) == (1, 2)
+    assert (turn.outcome, turn.position, len(told.restores)) == ("completed", 1, 1)
+    await run(verb, made)
+    assert len(primary.asked) == 2
+
+
+async def test_a_middleware_keeps_few_chains() -> None:
+    """An agent whose model is made anew for every call does not fill the memory."""
+    middleware = FallbackMiddleware(alive())
+    primaries = [alive("primary") for _ in range(50)]
+    made = [middleware._chain_of(primary) for primary in primaries]
+    assert len(middleware._chains) == 32
+    assert middleware._chain_of(primaries[-1]) is made[-1]
+    assert len({chain.targets[0].identity for chain in made}) == 50
+    assert len({chain.targets[1].identity for chain in made}) == 1

@@ -1,25 +1,24 @@
-"""Who is asked at all: one request to a dead primary, and errors that never switch."""
+"""Errors that never switch, and whose they are: a chat model's own client asks a model."""
 
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import httpx
 import pytest
+from langchain_core.messages import AIMessage
 from langchain_core.runnables import RunnableLambda
 from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from langgraph.types import Command
 
-from honcho_fallback import FailureKind
+from honcho_fallback import FailureKind, FallbackConfig
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
-from tests.helpers.chat_models import alive, candidate, chat, model_at, serve
+from tests.helpers.chat_models import alive, candidate, chat, with_fallbacks
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS, Runs
 from tests.helpers.own_rules import of_provider
 from tests.helpers.pairwise import in_turn
-
-if TYPE_CHECKING:
-    from tests.helpers.provider import ProviderServer
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 
@@ -167,57 +166,35 @@ async def test_what_another_model_cannot_mend_comes_out(error: Exception, verb: 
     assert candidate(model, 1).asked == []
 
 
-@in_turn(verb=ALL, status=[408, 429, 500, 503, 529, 401, 403, 404, 402])
-async def test_a_first_failure_goes_to_the_fallback(status: int, verb: str) -> None:
-    """Each candidate is asked once, whatever the verb."""
-    model = FallbackChatModel(chat("primary", StatusError(status)), alive())
-    assert await ALL[verb](model, "hi", {}) == "from backup"
-    assert [len(candidate(model, position).asked) for position in (0, 1)] == [1, 1]
+PAGE = httpx.Request("GET", "https://gateway.example/run")
 
 
-@pytest.mark.parametrize("verb", ALL)
-async def test_a_healthy_primary_is_the_only_one_asked(verb: str) -> None:
-    """The fallback costs nothing until it is wanted."""
-    model = FallbackChatModel(alive("primary"), alive())
-    assert await ALL[verb](model, "hi", {}) == "from primary"
-    assert candidate(model, 1).asked == []
+def down() -> httpx.ConnectError:
+    return httpx.ConnectError("All connection attempts failed", request=PAGE)
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic"])
-async def test_one_request_reaches_a_dead_primary(providers: ProviderServer, name: str) -> None:
-    """Over real sockets and SDKs that would ask three times; the last candidate's, too."""
-    other = "anthropic" if name == "openai" else "openai"
-    down, up = serve(providers, name, status=503), serve(providers, other, "hello")
-    primary, backup = model_at(down), model_at(up)
-    model = FallbackChatModel(primary, backup)
-
-    for done, verb in enumerate(ASKING, start=1):
-        assert await VERBS[verb](model, "hi") == "hello"
-        assert (len(down.requests), len(up.requests)) == (done, done)
-
-    alone = FallbackChatModel(primary).with_fallback_config(max_attempts=1)
-    with pytest.raises(Exception, match="503"):
-        alone.invoke("hi")
-    assert len(down.requests) == len(ASKING) + 1
-    assert primary.max_retries == 2 or name == "openai"  # type: ignore[attr-defined] # as it was
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize("own", [None, FallbackConfig(timeout=5)])
+def test_a_chat_models_own_client_is_the_models(bound: bool, own: Any) -> None:
+    """In-house chat models talk to gateways of any address; a config for the call leaves it so."""
+    primary: Any = chat("primary", down())
+    model = with_fallbacks(primary.bind(stop=["."]) if bound else primary, [alive()])
+    config: Any = {"configurable": {"fallback_config": own}} if own else {}
+    assert isinstance(model.invoke("hi", config), AIMessage)
 
 
-async def test_an_async_attempt_ends_at_its_timeout() -> None:
-    """The policy's timeout is the attempt's: the hanging candidate is left for the next."""
+def test_a_chain_may_ask_another_service() -> None:
+    """What a step of it asks over HTTP is looked at as anywhere else."""
 
-    async def hang(_asked: Any) -> str:
-        await asyncio.Event().wait()
-        return ""
+    def look_up(_: Any) -> Any:
+        raise down()
 
-    model = FallbackRunnable(RunnableLambda(str, hang), RunnableLambda(lambda _: "fallback"))
-    assert await model.with_fallback_config(timeout=0.05).ainvoke("hi") == "fallback"
-
-
-def test_an_answer_that_is_not_acceptable_goes_to_the_fallback() -> None:
-    """`validate` sees the message, marked."""
-    model = FallbackChatModel(alive("a", "refused"), alive("b", "fine"))
-    asked = model.with_fallback_config(validate=lambda answer: answer.text == "fine")
-    answer = asked.invoke("hi")
-    assert answer.text == "fine"
-    kinds = [one.get("kind") for one in answer.response_metadata["fallback"]["attempts"]]
-    assert kinds == ["malformed_response", None]
+    asked: list[str] = []
+    backup = RunnableLambda(asked.append)
+    chain = with_fallbacks(RunnableLambda(look_up) | chat("primary", "hi"), [backup])
+    with pytest.raises(httpx.ConnectError):
+        chain.invoke("hi")
+    assert asked == []
+    assert with_fallbacks(RunnableLambda(look_up), [RunnableLambda(len)], only_models=True).invoke(
+        "hi"
+    ) == len("hi")

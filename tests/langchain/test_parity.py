@@ -5,6 +5,7 @@ The first half runs each case on theirs and on ours and compares; the second say
 
 from __future__ import annotations
 
+from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,12 +20,18 @@ from honcho_fallback import (
     FallbackConfigError,
 )
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import (
-    FallbackMiddleware,
-    FallbackRunnable,
-)
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 from tests.helpers.agents import ROUNDS, agent, last, run
-from tests.helpers.chat_models import alive, chat, with_fallbacks
+from tests.helpers.chat_models import (
+    Joke,
+    ScriptedChat,
+    alive,
+    candidate,
+    chat,
+    dead,
+    failing_over,
+    with_fallbacks,
+)
 from tests.helpers.chat_runs import VERBS, Runs
 from tests.helpers.pairwise import in_pairs
 
@@ -193,7 +200,85 @@ async def test_the_last_error_of_an_agents_models_comes_out(verb: str, make: Any
     assert [len(one.asked) for one in models] == [1, 1, 1]
 
 
-# On purpose not the same; each with what to write instead.
+# On purpose not the same: where a test pins what LangChain does, it fails on the day LangChain
+# mends it, and that half can go.
+
+
+def saying(text: str) -> Any:
+    return RunnableLambda(lambda _asked: text)
+
+
+def test_each_item_of_a_batch_goes_its_own_way() -> None:
+    """There no item's fallback is asked before; here each item goes its own way."""
+    backup_asked = Event()
+    waited: list[bool] = []
+
+    def primary(asked: str) -> str:
+        if asked == "failing":
+            raise StatusError(503)
+        waited.append(backup_asked.wait(patience))
+        return "slow"
+
+    def backup(_asked: str) -> str:
+        backup_asked.set()
+        return "fallback"
+
+    pair = RunnableLambda(primary), RunnableLambda(backup)
+    patience = 0.2  # it waits in vain
+    assert pair[0].with_fallbacks([pair[1]]).batch(["failing", "slow"]) == ["fallback", "slow"]
+    patience, backup_asked = 30.0, Event()
+    assert FallbackRunnable(*pair).batch(["failing", "slow"]) == ["fallback", "slow"]
+    assert waited == [False, True]
+
+
+def test_a_batch_that_fails_ends_every_run() -> None:
+    """There an error that is not handled closes one run; here every run ends."""
+    theirs, ours = Runs(), Runs()
+
+    def fail(asked: str) -> str:
+        raise KeyError(asked)
+
+    primary, backup = RunnableLambda(fail), saying("")
+    with pytest.raises(KeyError):
+        primary.with_fallbacks([backup], exceptions_to_handle=(ValueError,)).batch(
+            ["a", "b"], {"callbacks": [theirs]}
+        )
+    assert [] in [run.ends for run in theirs.all.values()]
+
+    with pytest.raises(KeyError):
+        FallbackRunnable(primary, backup).batch(["a", "b"], {"callbacks": [ours]})
+    assert all(len(run.ends) == 1 for run in ours.all.values())
+
+
+class Unannotated(ScriptedChat):
+    """Bind tools without saying what comes back, as custom models do."""
+
+    def bind_tools(self, tools, **kwargs):  # type: ignore[no-untyped-def] # noqa: ANN001, ANN003, ANN201 # the point
+        return super().bind_tools(tools, **kwargs)
+
+
+def test_a_method_without_annotations_keeps_the_fallback() -> None:
+    """There tools bound to a custom model leave the primary alone, silently; here nothing goes."""
+    down = Unannotated(model="primary", script=[[StatusError(503)]])
+    theirs: Any = down.with_fallbacks([alive()])
+    with pytest.raises(StatusError):
+        theirs.bind_tools([Joke]).invoke("hi")
+
+    assert FallbackChatModel(down, alive()).bind_tools([Joke]).invoke("hi").text == "from backup"
+
+
+def test_a_model_named_per_call_is_the_primarys() -> None:
+    """There the backup is asked for the primary's model; here only the primary is."""
+    backup = alive()
+    dead().with_fallbacks([backup]).invoke("hi", model="gpt-5.5", temperature=0.5)
+    assert backup.asked[-1].kwargs["model"] == "gpt-5.5"
+
+    model = failing_over()
+    for named in ("model", "model_name"):
+        model.invoke("hi", None, temperature=0.5, **{named: "gpt-5.5"})
+        assert candidate(model, 0).asked[-1].kwargs[named] == "gpt-5.5"
+        assert named not in candidate(model, 1).asked[-1].kwargs
+        assert candidate(model, 1).asked[-1].kwargs["temperature"] == 0.5
 
 
 def test_exceptions_to_handle_is_a_rule_by_default() -> None:

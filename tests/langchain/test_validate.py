@@ -104,3 +104,25 @@ def test_two_chains_are_looked_at_as_they_answer() -> None:
     )
     chain.invoke("hi")
     assert looked_at == [{"raw": "from one"}]
+
+
+def test_validate_sees_the_message_that_a_stream_adds_up_to() -> None:
+    """The same kind of object as of ``invoke``, so that one validator serves both."""
+    seen: list[str] = []
+
+    def validate(message: Any) -> bool:
+        seen.append(message.text)
+        return "bad" not in message.text
+
+    def model(partial: Any) -> FallbackChatModel:
+        backup = chat("backup", ["go", "od"])
+        return FallbackChatModel(
+            chat("primary", ["b", "ad"]), backup, validate=validate, partial=partial
+        )
+
+    assert model("final").invoke("hi").text == "good"
+    with pytest.raises(StreamInterrupted):
+        list(model("final").stream("hi"))
+    chunks = list(model("replace").stream("hi"))
+    assert "".join(chunk.text for chunk in chunks).endswith("good")
+    assert seen == ["bad", "good", "bad", "bad", "good"]

@@ -8,14 +8,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from honcho_fallback import FallbackConfigError, set_observers
+from honcho_fallback import FallbackConfigError
 from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrategy
 from honcho_fallback_litellm._request import plain_metadata_of
-from tests.helpers.observers import HOOKS, WRONG, Noting, every_way, one_hook
+from tests.helpers.observers import WRONG
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.helpers.provider import ProviderServer
 
 MESSAGES: Any = [{"role": "user", "content": "hello"}]
@@ -51,28 +49,6 @@ def test_a_record_says_what_the_request_says(
     assert listener.records[-1].metadata is None
 
 
-def read_stream(router: Any, request: Any, run: Any) -> None:
-    """Read a stream to its end; in a task, where ``run`` is given."""
-    if run is None:
-        list(router.completion(**request))
-        return
-
-    async def read() -> None:
-        async for _ in await router.acompletion(**request):
-            pass
-
-    run(read())
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-def test_a_stream_s_record_says_so_too(is_async: bool, bench: Any, run: Any) -> None:
-    """It is the record of the whole stream."""
-    router, listener = bench.managed()
-    request: Any = {"model": "deriver", "messages": MESSAGES, "stream": True, "metadata": {**MINE}}
-    read_stream(router, request, run if is_async else None)
-    assert listener.record.metadata == MINE
-
-
 def test_responses_have_metadata_in_two_places(bench: Any, run: Any) -> None:
     """OpenAI's and LiteLLM's own are both the caller's."""
     router, listener = bench.managed()
@@ -105,67 +81,9 @@ def test_nothing_but_plain_values_is_taken(metadata: Any, other: Any) -> None:
         assert kept.keys() <= names
 
 
-# An observer that is set once for the process.
-
-
-@pytest.fixture(autouse=True)
-def nobody_left() -> Iterator[None]:
-    """Leave the process without observers."""
-    yield
-    set_observers(None)
-
-
-@pytest.mark.parametrize("way", every_way)
-def test_it_sees_the_same_and_each_once(
-    way: str, bench: Any, providers: ProviderServer, ask: Any
-) -> None:
-    """Given to the strategy, set once before or after, or both: the events are the same."""
-    providers["primary"].fail(503)
-    observer = Noting()
-    router = every_way[way](observer, lambda options: managed(bench, options))
-    ask(router, "completion", model="deriver", messages=MESSAGES)
-    assert observer.kinds == ["CallContent", "CallStart", "Switch", "CallRecord"]
-
-
-@pytest.mark.parametrize("way", every_way)
-@pytest.mark.parametrize("is_async", [False, True])
-def test_it_sees_the_same_of_a_stream(
-    way: str, is_async: bool, bench: Any, providers: ProviderServer, run: Any
-) -> None:
-    """Read in either way."""
-    providers["primary"].fail(503)
-    observer = Noting()
-    router = every_way[way](observer, lambda options: managed(bench, options))
-    request: Any = {"model": "deriver", "messages": MESSAGES, "stream": True}
-    read_stream(router, request, run if is_async else None)
-    assert observer.kinds == ["CallContent", "CallStart", "Switch", "CallRecord"]
-
-
-@pytest.mark.parametrize(
-    "hook", [hook for hook in HOOKS if hook not in {"on_restore", "on_turn_end"}]
-)
-@pytest.mark.parametrize("way", every_way)
-def test_one_hook_makes_an_observer(
-    hook: str, way: str, bench: Any, providers: ProviderServer
-) -> None:
-    """It hears that one alone."""
-    providers["primary"].fail(503)
-    observer = one_hook(hook)
-    router = every_way[way](observer, lambda options: managed(bench, options))
-    router.completion(model="deriver", messages=MESSAGES)
-    assert {*observer.kinds} == {HOOKS[hook]}
-
-
 @pytest.mark.parametrize("make", [FallbackRoutingStrategy, FallbackProxyHandler])
 @pytest.mark.parametrize("wrong", WRONG)
 def test_a_wrong_one_is_refused_where_it_is_given(make: Any, wrong: str) -> None:
     """The message is the core's, before any Router is there."""
     with pytest.raises(FallbackConfigError, match="observers: got "):
         make(observers=WRONG[wrong])
-
-
-def managed(bench: Any, options: dict[str, Any]) -> Any:
-    """Make a Router with a strategy."""
-    router = bench.router()
-    FallbackRoutingStrategy(**options).register(router)
-    return router

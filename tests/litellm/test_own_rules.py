@@ -30,7 +30,6 @@ def own(failure: Failure, _: BaseException) -> Failure:
     "condition",
     [
         {"code": "TEAM_BUDGET", "status": 400},
-        {"text": "budget is used"},
         {"error": "litellm.BadRequestError", "status": 400},
         {"error": "openai.BadRequestError", "code": "TEAM_BUDGET"},
     ],

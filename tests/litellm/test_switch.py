@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
-import socket
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -26,51 +24,6 @@ MESSAGES = [{"role": "user", "content": "hello"}]
 def meaning_of(error: BaseException) -> Failure:
     """Say what an error out of LiteLLM means."""
     return classifier_for(FallbackConfig())(error)
-
-
-SWITCHING = {
-    "rate limit": (429, {"error": {"message": "slow down", "type": "requests"}}, "rate_limit"),
-    "quota": (
-        429,
-        {"error": {"message": "pay", "type": "insufficient_quota", "code": "insufficient_quota"}},
-        "quota",
-    ),
-    "server": (500, {"error": {"message": "oops", "type": "server_error"}}, "server_error"),
-    "unavailable": (503, {"error": {"message": "oops", "type": "server_error"}}, "overloaded"),
-    "overloaded": (529, {"error": {"message": "oops", "type": "server_error"}}, "overloaded"),
-    "timeout": (408, {"error": {"message": "oops"}}, "timeout"),
-    "key": (401, {"error": {"message": "bad key", "code": "invalid_api_key"}}, "authentication"),
-    "money": (402, {"error": {"message": "no credit"}}, "quota"),
-    "region": (403, {"error": {"message": "not in your country"}}, "permission"),
-    "gone": (
-        404,
-        {"error": {"message": "no model", "code": "model_not_found"}},
-        "model_unavailable",
-    ),
-}
-
-
-@pytest.mark.parametrize("name", SWITCHING)
-def test_a_failure_that_another_target_may_help_with_costs_one_request(
-    name: str, bench: Any, providers: ProviderServer, ask: Any, text: Any, sleeps: list[float]
-) -> None:
-    """(1) Exactly one request at the primary and one at the backup, and no retry sleep."""
-    status, body, kind = SWITCHING[name]
-    providers["primary"].fail(status, body=body, headers={"retry-after": "7"})
-    router, listener = bench.managed()
-
-    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
-
-    assert text(answer) == "hello from backup"
-    assert providers.order == ["primary", "backup"]
-    assert not any(sleeps)
-    assert [(a.target, a.kind) for a in listener.record.attempts] == [
-        ("primary", kind),
-        ("backup", None),
-    ]
-    assert listener.record.attempts[1].wait == 0
-    assert listener.record.is_fallback
-    assert [switch.fallback.name for switch in listener.switches] == ["backup"]
 
 
 @pytest.mark.parametrize("code", ["503", 503, None])
@@ -172,24 +125,6 @@ def test_a_wrong_request_surfaces_after_one_request(
     assert any("primary invalid_request" in note for note in caught.value.__notes__)
 
 
-def test_every_call_starts_on_the_primary(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """(3) A tool loop tries the primary in each iteration, whatever its metadata dict holds."""
-    providers["primary"].fail(500, times=2)
-    router, listener = bench.managed()
-    metadata: dict[str, Any] = {"mine": 1}
-
-    said = [
-        text(ask(router, "completion", model="deriver", messages=MESSAGES, metadata=metadata))
-        for _ in range(3)
-    ]
-
-    assert said == ["hello from backup", "hello from backup", "hello from primary"]
-    assert providers.order == ["primary", "backup", "primary", "backup", "primary"]
-    assert [record.is_fallback for record in listener.records] == [True, True, False]
-
-
 @pytest.mark.parametrize("retries", [None, 5])
 def test_when_nobody_answers_each_target_was_asked_once(
     retries: int | None, bench: Any, providers: ProviderServer, ask: Any, sleeps: list[float]
@@ -289,44 +224,19 @@ def test_nothing_internal_reaches_a_provider(
         assert not [key for key in seen.headers if "honcho" in key.lower()]
 
 
-def test_a_refused_connection_is_one(bench: Any, ask: Any, text: Any) -> None:
-    """(1) LiteLLM calls it a 500, and runs sync calls inside an except block of its own."""
-    with socket.socket() as closed:  # bound and not listening
-        closed.bind(("127.0.0.1", 0))
-        models = bench.chain("primary", "backup")
-        models[0]["litellm_params"]["api_base"] = f"http://127.0.0.1:{closed.getsockname()[1]}"
-        router, listener = bench.managed(models=models)
-        answer = ask(router, "completion", model="deriver", messages=MESSAGES)
-    assert text(answer) == "hello from backup"
-    assert listener.record.attempts[0].kind == "connection"
-
-
-def test_an_answer_that_never_comes_is_a_timeout(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """(1) The policy's timeout bounds the attempt, where nobody else set one."""
-    providers["primary"].reply(Reply(hang=True))
-    router, listener = bench.managed(FallbackConfig(timeout=0.3))
-    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
-    assert text(answer) == "hello from backup"
-    assert listener.record.attempts[0].kind == "timeout"
-    assert providers.order == ["primary", "backup"]
-
-
 @pytest.mark.parametrize("place", ["request", "deployment", "router"])
 def test_a_timeout_of_litellms_is_kept(
     place: str, bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
     """Whoever set a timeout for LiteLLM meant it."""
     providers["primary"].reply(Reply(hang=True))
-    on_deployment = {"timeout": 0.3} if place == "deployment" else {}
-    on_router = {"timeout": 0.3} if place == "router" else {}
-    on_request = {"timeout": 0.3} if place == "request" else {}
-    router, listener = bench.managed(
-        FallbackConfig(timeout=9),
-        models=bench.chain("primary", "backup", **on_deployment),
-        **on_router,
-    )
+    # The fallback has to answer within those of the Router and of the request, too.
+    on_router = {"timeout": 2} if place == "router" else {}
+    on_request = {"timeout": 2} if place == "request" else {}
+    models = bench.chain("primary", "backup")
+    if place == "deployment":
+        models[0]["litellm_params"]["timeout"] = 0.3
+    router, listener = bench.managed(FallbackConfig(timeout=9), models=models, **on_router)
     answer = ask(router, "completion", model="deriver", messages=MESSAGES, **on_request)
     assert text(answer) == "hello from backup"
     assert listener.record.attempts[0].kind == "timeout"
@@ -362,24 +272,6 @@ def test_trouble_while_an_error_is_read_is_not_the_error(
     error = getattr(litellm, kind)("own words", llm_provider="openai", model="m")
     error.__cause__ = below
     assert meaning_of(error).kind == meant
-
-
-def test_a_cancelled_call_stays_cancelled(bench: Any, providers: ProviderServer, run: Any) -> None:
-    """(10) No other target is asked, and the record says why."""
-    providers["primary"].reply(Reply(hang=True))
-    router, listener = bench.managed()
-
-    async def cancel() -> None:
-        task = asyncio.create_task(router.acompletion(model="deriver", messages=MESSAGES))
-        while not providers.order:  # noqa: ASYNC110 # set by a thread of the server
-            await asyncio.sleep(0.01)
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
-
-    run(cancel())
-    assert providers.order == ["primary"]
-    assert listener.record.outcome == "cancelled"
 
 
 def test_anthropics_529_is_an_overload(
@@ -420,15 +312,6 @@ def test_a_retry_after_that_only_litellm_kept_counts() -> None:
     error.__cause__ = kind("own words")
     failure = meaning_of(error)
     assert (failure.kind, failure.retry_after) == ("rate_limit", 4)
-
-
-def test_honchos_table_applies(bench: Any, providers: ProviderServer, ask: Any) -> None:
-    """FallbackConfig.honcho() does not switch on 401."""
-    providers["primary"].fail(401, error="invalid_api_key")
-    router, _ = bench.managed(FallbackConfig.honcho())
-    with pytest.raises(litellm.AuthenticationError):
-        ask(router, "completion", model="deriver", messages=MESSAGES)
-    assert providers.order == ["primary"]
 
 
 @pytest.mark.parametrize("stream", [False, True])

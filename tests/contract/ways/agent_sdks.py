@@ -1,0 +1,66 @@
+"""The Agents SDK and Pydantic AI, each over both of OpenAI's endpoints."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pydantic_ai.exceptions import ModelHTTPError
+
+from honcho_fallback import Target
+from tests.agents.frameworks import FRAMEWORKS
+from tests.contract.ways.way import FEATURES, METADATA, REJECTED, USAGE, Place, Way
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from honcho_fallback import FallbackConfig
+
+
+class OfFramework(Way):
+    """A FallbackModel in an agent of the framework.
+
+    Args:
+        framework: Its name.
+        api: The endpoint that is asked: ``chat`` or ``responses``.
+    """
+
+    verbs = ("run", "stream")
+    offers = FEATURES - {METADATA}
+
+    def __init__(self, framework: str, api: str) -> None:
+        self.name = f"{framework}, {api}"
+        self._framework, self._api = FRAMEWORKS[framework], api
+        self.few = self.verbs if api == "chat" else ("stream",)
+        if framework == "pydantic-ai":
+            self.raises = Way.raises | {REJECTED: ModelHTTPError}
+        elif api == "chat":
+            self.offers -= {USAGE}  # the SDK asks for none
+
+    def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
+        """Build the fallback model."""
+        targets = [
+            Target(
+                place.model,
+                "openai",
+                f"{place.model} of {place.provider.name}",
+                client=self._framework.model(
+                    place.provider,
+                    api=self._api,
+                    host=place.host,
+                    name=place.model,
+                    key=place.secret,
+                    timeout=place.timeout,
+                ),
+                labels=place.labels,
+            )
+            for place in places
+        ]
+        return self._framework.chain(*targets, config=config, observers=observers)
+
+    async def ask(self, chain: Any, verb: str, question: str, metadata: Any) -> str:
+        """Run an agent."""
+        ask = self._framework.stream if verb == "stream" else self._framework.run
+        return await ask(chain, question=question)
+
+
+WAYS: list[Way] = [OfFramework(name, api) for name in FRAMEWORKS for api in ("chat", "responses")]

@@ -1,0 +1,111 @@
+"""LiteLLM's Router with the strategy."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Any
+
+import openai
+from litellm import Router
+from litellm.exceptions import Timeout
+from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
+
+from honcho_fallback_litellm import FallbackRoutingStrategy
+from tests.contract.ways.way import LATE, Place, Way
+from tests.helpers.litellm_runs import litellm_left_clean
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from contextlib import AbstractContextManager
+
+    from honcho_fallback import FallbackConfig
+
+IN_A_LOOP = " in a loop"
+
+
+class OfRouter(Way):
+    """A Router's methods: in a thread of its own, in a thread with a loop, and in a task."""
+
+    name = "router"
+    verbs: tuple[str, ...] = (
+        "completion",
+        f"completion{IN_A_LOOP}",
+        "acompletion",
+        "stream",
+        f"stream{IN_A_LOOP}",
+        "astream",
+    )
+    few: tuple[str, ...] = ("completion", "acompletion", "stream", "astream")
+    # LiteLLM's callers know its own classes, which are OpenAI's.
+    raises = dict.fromkeys(Way.raises, openai.APIError) | {LATE: Timeout}
+
+    def clean(self) -> AbstractContextManager[None]:
+        """Leave LiteLLM's lists as they were."""
+        return litellm_left_clean()
+
+    async def close(self) -> None:
+        """Close its clients."""
+        await close_litellm_async_clients()
+
+    def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
+        """Build it over a ranked group."""
+        router = Router(
+            [
+                {
+                    "model_name": "group",
+                    "litellm_params": {
+                        "model": f"{self.form}/{place.model}",
+                        "api_base": place.url,
+                        "api_key": place.secret,
+                        "tags": [*place.labels],
+                        **({} if place.timeout is None else {"timeout": place.timeout}),
+                    },
+                    "model_info": {
+                        "id": f"{place.model} of {place.provider.name}",
+                        "fallback_rank": rank,
+                    },
+                }
+                for rank, place in enumerate(places)
+            ]
+        )
+        # What LiteLLM loads late is loaded once for all Routers.
+        FallbackRoutingStrategy(config, observers=observers).register(router, warm=False)
+        return router
+
+    async def ask(self, chain: Any, verb: str, question: str, metadata: Any) -> str:
+        """Ask for a completion, or read its stream."""
+        asked: dict[str, Any] = {
+            "model": "group",
+            "messages": [{"role": "user", "content": question}],
+            "stream": "stream" in verb,
+        }
+        if metadata is not None:
+            asked["metadata"] = metadata
+        if verb == "acompletion":
+            return _text_of(await chain.acompletion(**asked))
+        if verb == "astream":
+            return _read([chunk async for chunk in await chain.acompletion(**asked)])
+
+        def ask() -> str:
+            answer = chain.completion(**asked)
+            return _read([*answer]) if "stream" in verb else _text_of(answer)
+
+        return ask() if verb.endswith(IN_A_LOOP) else await asyncio.to_thread(ask)
+
+
+def _text_of(answer: Any) -> str:
+    return answer.choices[0].message.content or ""
+
+
+def _read(chunks: list[Any]) -> str:
+    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+
+
+class OfRouterToAnthropic(OfRouter):
+    """Deployments of Anthropic's."""
+
+    name, form = "router to Anthropic", "anthropic"
+    verbs, few = ("completion", "astream"), ("astream",)
+
+
+WAYS: list[Way] = [OfRouter(), OfRouterToAnthropic()]

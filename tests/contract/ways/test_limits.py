@@ -1,0 +1,255 @@
+"""What bounds a call, whatever the framework: time, and who may be asked at all."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from honcho_fallback import Failure, FallbackConfigError, RetryBudget, Target
+from tests.contract.ways.cells import cells, one_each
+from tests.contract.ways.way import EXHAUSTED, INTERRUPTED, LATE, UNKNOWN
+from tests.helpers import wire
+from tests.helpers.later import AtOnce
+from tests.helpers.provider import Reply
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from tests.contract.ways.cells import Cell
+    from tests.helpers.provider import SeenRequest
+
+HANGS = Reply(hang=True)
+
+
+# Time.
+
+
+@cells()
+async def test_the_patience_of_a_models_own_client_is_kept(cell: Cell) -> None:
+    """Whoever set a timeout on the primary meant it, and an option never gives more."""
+    cell.primary.standing = HANGS
+    cell.places[0] = replace(cell.places[0], timeout=0.3)
+    cell.build(timeout=60, deadline=120)
+    assert await cell.is_answered_by(cell.backup)
+    assert cell.kinds == ["timeout", None]
+
+
+@one_each(streamed=False)
+async def test_an_attempt_ends_at_its_timeout(cell: Cell) -> None:
+    """The policy's bounds it where the client has more patience."""
+    cell.primary.standing = HANGS
+    cell.build(timeout=2)
+    assert await cell.is_answered_by(cell.backup)
+    assert cell.kinds == ["timeout", None]
+
+
+@cells()
+async def test_a_deadline_leaves_time_for_the_fallback(cell: Cell) -> None:
+    """A primary that hangs gets a part of it; the fallback answers within the rest."""
+    cell.primary.standing = HANGS
+    cell.build(deadline=2.4)
+    assert await cell.is_answered_by(cell.backup)
+    assert cell.kinds == ["timeout", None]
+
+
+@cells()
+async def test_a_deadline_ends_a_call(cell: Cell) -> None:
+    """Nobody answered in time: the error says so and carries the record."""
+    cell.primary.standing = cell.backup.standing = HANGS
+    cell.build(deadline=0.4)
+    error = await cell.fails(LATE)
+    assert vars(error)["record"] == cell.record
+    assert cell.kinds == ["timeout", "timeout"]
+
+
+@cells(streamed=True)
+async def test_a_silent_stream_is_left_before_its_first_token(cell: Cell) -> None:
+    """``first_token_timeout`` holds, in a thread through the SDK."""
+    cell.primary.standing = HANGS
+    cell.build(first_token_timeout=2)
+    assert await cell.is_answered_by(cell.backup)
+    assert cell.kinds == ["timeout", None]
+
+
+def falls_silent(request: SeenRequest) -> Reply:
+    """Send a text in the form of the request, and then nothing more."""
+    form = wire.form_of(request.path)
+    *events, _ = form.events(
+        form.answer("hello", "gpt-5.5", False), request.body, form.error("never sent", None)
+    )
+    return Reply(events=events, hang=True)
+
+
+@one_each(streamed=True, asynchronous=True)
+async def test_a_stream_that_falls_silent_is_interrupted(cell: Cell) -> None:
+    """``idle_timeout`` bounds the time between two chunks of content."""
+    cell.primary.standing = falls_silent
+    cell.build(idle_timeout=0.2)
+    await cell.fails(INTERRUPTED)
+    assert cell.asked == (1, 0)
+    assert cell.record.outcome == "interrupted"
+
+
+# Who may be asked.
+
+
+@cells()
+async def test_what_must_not_degrade_stays_at_the_primary(cell: Cell) -> None:
+    """Judges and gates fail closed, and the record says who was not asked."""
+    cell.primary.fail(503)
+    cell.build(must_not_degrade=True, max_attempts=1)
+    with pytest.raises(Exception):  # noqa: B017 # with one target left it is the provider's
+        await cell.ask()
+    assert cell.asked == (1, 0)
+    assert (cell.record.outcome, cell.kinds) == ("exhausted", ["overloaded"])
+    ((_, why),) = cell.record.untried
+    assert why == "the call must not degrade"
+
+
+@cells()
+async def test_a_call_stays_within_its_labels(cell: Cell) -> None:
+    """``require`` passes over whom it does not fit, and the next one that it fits is asked."""
+    cell.primary.fail(503)
+    home, abroad = cell.places
+    eu = frozenset({"eu"})
+    near = cell.providers.new("near")
+    cell.places = [
+        replace(home, labels=eu),
+        abroad,
+        replace(abroad, provider=near, labels=eu | {"zdr"}),
+    ]
+    cell.build(require={"eu"})
+    assert await cell.is_answered_by(near)
+    assert cell.asked == (1, 0)
+    ((_, why),) = cell.record.untried
+    assert why == "it lacks the label 'eu'"
+
+
+@one_each()
+async def test_nobody_is_asked_where_nobody_has_the_label(cell: Cell) -> None:
+    """The error says which one is missing."""
+    with pytest.raises(FallbackConfigError, match="eu"):
+        cell.build(require={"eu"})
+        await cell.ask()
+    assert cell.asked == (0, 0)
+
+
+@cells()
+async def test_a_request_that_may_have_had_an_effect_is_not_made_again(cell: Cell) -> None:
+    """``replay="safe"``: a 500 says nothing of what was done; a refusal does."""
+    cell.primary.fail(500, times=1)
+    cell.build(replay="safe")
+    error = await cell.fails(UNKNOWN)
+    assert cell.asked == (1, 0)
+    record = vars(error)["record"]
+    first = record.attempts[0]
+    assert (record.limit, first.reached, first.billed) == ("replay", "unknown", "unknown")
+    cell.primary.fail(429)
+    assert await cell.is_answered_by(cell.backup)
+
+
+BUDGET = {"error": {"message": "team budget is used up", "code": "TEAM_BUDGET"}}
+
+
+@cells()
+async def test_a_rule_of_the_users_makes_a_wrong_request_a_switch(
+    cell: Cell, tmp_path: Path
+) -> None:
+    """It may stand in a file; the record says whose rule decided."""
+    path = tmp_path / "rules.toml"
+    path.write_text("[[rule]]\nkind='quota'\ntext='team budget'\nreason='ours'", "utf-8")
+    cell.primary.fail(400, body=BUDGET)
+    cell.build(rules=str(path))
+    assert await cell.is_answered_by(cell.backup)
+    assert cell.kinds == ["quota", None]
+    assert cell.record.attempts[0].note == "rule 1 of rules.toml: ours"
+
+
+@one_each()
+async def test_a_hook_corrects_what_an_error_means(cell: Cell) -> None:
+    """``refine``, for a rate limit that is the account's: its other models are passed over."""
+
+    def refine(failure: Failure, _: BaseException) -> Failure:
+        return failure._replace(scope="credential")
+
+    cell.primary.fail(429)
+    first, last = cell.places
+    cell.places = [first, replace(first, model="gpt-next-mini"), last]
+    cell.build(refine=refine)
+    assert await cell.is_answered_by(cell.backup)
+    assert cell.asked == (1, 1)
+    ((_, why),) = cell.record.untried
+    assert "the same key" in why
+
+
+@one_each()
+async def test_a_rate_limit_is_the_models_unless_refined(cell: Cell) -> None:
+    """The next model of the same key is asked at once."""
+    cell.primary.fail(429, times=1)
+    first, last = cell.places
+    cell.places = [first, replace(first, model="gpt-next-mini"), last]
+    cell.build()
+    assert await cell.is_answered_by(cell.primary)
+    assert cell.asked == (2, 0)
+
+
+@cells(streamed=False)
+async def test_an_answer_that_a_validator_refuses_switches(cell: Cell) -> None:
+    """It is handed each answer; what it refuses was no answer, and was paid for."""
+    looked_at: list[Any] = []
+
+    def validate(answer: Any) -> bool:
+        looked_at.append(answer)
+        return len(looked_at) > 1
+
+    cell.build(validate=validate)
+    assert await cell.is_answered_by(cell.backup)
+    assert cell.kinds == ["malformed_response", None]
+    assert cell.record.attempts[0].billed == "yes"
+    assert len(looked_at) == 2
+
+
+@cells()
+async def test_a_lost_connection_gets_one_more_chance(cell: Cell) -> None:
+    """``rebuild`` is called with the target, which is asked once more before anybody else."""
+    rebuilt: list[Target] = []
+    cell.primary.fail(times=1, drop=True)
+    cell.build(transport_recovery=AtOnce(rebuild=rebuilt.append))
+    assert await cell.is_answered_by(cell.primary)
+    assert cell.kinds == ["connection", None]
+    assert cell.record.attempts[1].note == "after time for its transport"
+    assert len(rebuilt) == 1
+    cell.primary.fail(times=2, drop=True)
+    assert await cell.is_answered_by(cell.backup)
+    assert cell.asked == (4, 1)
+
+
+@one_each()
+async def test_a_rebuild_that_fails_is_no_recovery(cell: Cell) -> None:
+    """The call goes on as without it."""
+
+    def rebuild(_: Any) -> None:
+        raise OSError("no, not today")
+
+    cell.primary.fail(drop=True)
+    cell.build(transport_recovery=AtOnce(rebuild=rebuild))
+    assert await cell.is_answered_by(cell.backup)
+    assert cell.asked == (1, 1)
+    assert cell.record.attempts[0].note == "its rebuild failed: OSError"
+
+
+@one_each()
+async def test_a_retry_budget_bounds_repeats(cell: Cell) -> None:
+    """Without one the last target is asked three times; with it the record says why not."""
+    cell.primary.fail(500)
+    cell.backup.fail(500)
+    budget = RetryBudget(ratio=0.0, min_per_second=0.1, window=10.0)
+    before = 0
+    for given, requests in ((None, 4), (budget, 3), (budget, 2)):
+        cell.build(retry_budget=given, max_attempts=4, wait=0)
+        await cell.fails(EXHAUSTED)
+        assert sum(cell.asked) - before == requests
+        assert ("retry budget for" in (cell.record.why or "")) == bool(given)
+        before = sum(cell.asked)

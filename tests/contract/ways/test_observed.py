@@ -1,0 +1,92 @@
+"""What observers hear of a call, whatever the framework."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from honcho_fallback import set_observers
+from tests.contract.ways.cells import cells, in_turn, one_each
+from tests.contract.ways.way import CONTENT, METADATA, USAGE
+from tests.helpers.observers import Noting, every_way
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from tests.contract.ways.cells import Cell
+
+
+@pytest.fixture(autouse=True)
+def nobody_left() -> Iterator[None]:
+    """Leave the process without observers."""
+    yield
+    set_observers(None)
+
+
+@in_turn(given=every_way)
+async def test_it_sees_the_same_and_each_once(cell: Cell, given: str) -> None:
+    """Given to the chain, set once before or after, or both: the events are the same."""
+    cell.primary.fail(503)
+    observer = Noting()
+    every_way[given](observer, lambda options: cell.build(**{"observers": [], **options}))
+    assert await cell.is_answered_by(cell.backup)
+    turn = {"Restore", "TurnEnd"}  # where a run is one
+    events = [kind for kind in observer.kinds if kind not in turn]
+    assert events == ["CallContent", "CallStart", "Switch", "CallRecord"]
+
+
+@cells(CONTENT)
+async def test_content_goes_to_who_asks_for_it(cell: Cell) -> None:
+    """What was asked, what was answered and what it cost; the record holds no word of it."""
+    cell.primary.fail(503)
+    cell.build()
+    assert await cell.is_answered_by(cell.backup)
+    (asked,) = [one.input for one in cell.listener.contents if one.input is not None]
+    assert "hi" in str(asked)
+    (answered,) = [one.output for one in cell.listener.contents if one.output is not None]
+    assert answered is not None
+    assert "hello from" not in str(cell.record.to_dict())
+
+
+@cells()
+async def test_what_a_call_cost_is_in_its_record(cell: Cell) -> None:
+    """As the answering provider told it, whatever its form."""
+    cell.primary.fail(503)
+    cell.build()
+    await cell.ask()
+    usage = cell.record.usage
+    if USAGE in cell.way.offers or "stream" not in cell.verb:
+        assert usage is not None
+        assert usage["input_tokens"] > 0
+
+
+@one_each()
+async def test_nothing_that_is_told_is_secret(cell: Cell) -> None:
+    """Neither a key nor an address is in a record or in what observers hear."""
+    cell.primary.fail(401)
+    cell.build()
+    await cell.ask()
+    heard = cell.listener
+    told = str([one.to_dict() for one in heard.records]) + repr((heard.starts, heard.switches))
+    for place in cell.places:
+        assert place.secret not in told
+        assert place.url not in repr((heard.starts, heard.switches))
+
+
+MINE = {"workspace": "acme", "wave": 12, "paid": True, "nothing": None}
+
+
+@cells(METADATA)
+@pytest.mark.parametrize("status", [200, 503])
+async def test_a_record_says_what_the_call_says(cell: Cell, status: int) -> None:
+    """One dict goes with three calls; frameworks write into it, and the record is the caller's."""
+    cell.primary.fail(status)
+    cell.build()
+    metadata = {**MINE}
+    for _ in range(3):
+        await cell.ask(metadata=metadata)
+    assert [one.metadata for one in cell.listener.records] == [MINE] * 3
+    assert [one.metadata for one in cell.listener.starts] == [MINE] * 3
+    await cell.ask()
+    assert cell.record.metadata is None

@@ -1,0 +1,229 @@
+"""Who is asked in one call, whatever the framework: one request each, or nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import TYPE_CHECKING, NamedTuple
+
+import pytest
+
+from tests.contract.ways.cells import cells, in_turn, one_each
+from tests.contract.ways.way import EXHAUSTED, INTERRUPTED, REJECTED, Place
+from tests.helpers import wire
+from tests.helpers.provider import Reply
+from tests.helpers.redis_server import free_port
+
+if TYPE_CHECKING:
+    from tests.contract.ways.cells import Cell
+    from tests.helpers.provider import SeenRequest
+
+
+class Failing(NamedTuple):
+    """Say what a provider does, and what it has to be taken for."""
+
+    kind: str
+    reply: Reply
+    forms: tuple[str, ...] = ("openai", "anthropic")
+
+
+def openai_says(kind: str, status: int, code: str, message: str = "own words") -> Failing:
+    """Describe an error that OpenAI names by a code."""
+    body = wire.openai_error(message, "invalid_request_error", code)
+    return Failing(kind, Reply(status=status, body=body), ("openai",))
+
+
+FAILURES: dict[str, Failing] = {
+    "rate limit": Failing("rate_limit", Reply(status=429, headers={"retry-after": "30"})),
+    "quota": openai_says("quota", 429, "insufficient_quota"),
+    "server": Failing("server_error", Reply(status=500)),
+    "unavailable": Failing("overloaded", Reply(status=503)),
+    "overloaded": Failing("overloaded", Reply(status=529)),
+    "timeout": Failing("timeout", Reply(status=408)),
+    "key": Failing("authentication", Reply(status=401)),
+    "money": Failing("quota", Reply(status=402)),
+    "region": Failing("permission", Reply(status=403)),
+    "gone": openai_says("model_unavailable", 404, "model_not_found"),
+    "dropped": Failing("connection", Reply(drop=True)),
+    # Nothing says how large the windows are: a longer one may be next.
+    "window": openai_says("context_overflow", 400, "context_length_exceeded", "maximum context"),
+    "size": Failing("payload_too_large", Reply(status=413)),
+}
+
+
+@in_turn(failure=FAILURES)
+async def test_the_first_failure_switches(cell: Cell, failure: str) -> None:
+    """The primary sees one request, though its SDK would send three; the fallback answers."""
+    cell.primary.standing = FAILURES[failure].reply
+    cell.build()
+    assert await cell.is_answered_by(cell.backup)
+    assert cell.asked == (1, 1)
+    record = cell.record
+    assert cell.kinds == [FAILURES[failure].kind, None]
+    assert (record.outcome, record.is_fallback, record.attempts[1].wait) == ("success", True, 0)
+    assert len(cell.listener.switches) == 1
+
+
+@cells(every=True)
+async def test_a_healthy_primary_is_the_only_one_asked(cell: Cell) -> None:
+    """The fallback costs nothing until it is wanted."""
+    cell.build()
+    assert await cell.is_answered_by(cell.primary)
+    assert cell.asked == (1, 0)
+    assert not cell.record.is_fallback
+
+
+@cells()
+async def test_each_call_begins_at_the_primary(cell: Cell) -> None:
+    """Without a cooldown or a turn a failure says nothing of the next call."""
+    cell.primary.fail(503, times=1)
+    cell.build()
+    assert await cell.is_answered_by(cell.backup)
+    assert await cell.is_answered_by(cell.primary)
+    assert cell.asked == (2, 1)
+
+
+@cells()
+async def test_a_port_that_nobody_listens_on_switches(cell: Cell) -> None:
+    """The most common outage of all; another model at the same host is not asked at all."""
+    cell.primary.url = f"http://127.0.0.1:{free_port()}"
+    first, last = cell.places
+    cell.places = [first, Place(cell.primary, "gpt-next-mini"), last]
+    cell.build()
+    assert await cell.is_answered_by(cell.backup)
+    assert cell.kinds == ["connection", None]
+    assert cell.record.attempts[0].reached == "no"
+    ((_, why),) = cell.record.untried
+    assert "the same host" in why
+
+
+@one_each()
+async def test_another_model_of_a_refused_key_is_passed_over(cell: Cell) -> None:
+    """A key is refused once; a model with another key is asked at the same address."""
+    cell.primary.key = "good"
+    keys = ("revoked", "revoked", "good")
+    cell.places = [Place(cell.primary, f"gpt-{n}", key) for n, key in enumerate(keys)]
+    cell.build()
+    assert await cell.is_answered_by(cell.primary)
+    assert [request.key for request in cell.primary.requests] == ["revoked", "good"]
+    ((_, why),) = cell.record.untried
+    assert "the same key" in why
+
+
+@cells()
+async def test_a_wrong_request_switches_nothing(cell: Cell) -> None:
+    """It is the program's: the framework's own error comes out, and the record says so."""
+    cell.primary.fail(400, error="invalid_request_error", message="no tool named get_rate_limit")
+    cell.build()
+    await cell.fails(REJECTED)
+    assert cell.asked == (1, 0)
+    assert (cell.record.outcome, cell.kinds) == ("rejected", ["invalid_request"])
+
+
+@cells()
+async def test_everybody_is_down(cell: Cell) -> None:
+    """Each was asked once, and neither the SDK nor the framework asks again."""
+    cell.primary.fail(500)
+    cell.backup.fail(529)
+    cell.build(attempts_per_target=1)
+    await cell.fails(EXHAUSTED)
+    assert cell.asked == (1, 1)
+    assert (cell.record.outcome, cell.kinds) == ("exhausted", ["server_error", "overloaded"])
+
+
+@one_each()
+async def test_a_target_has_as_many_attempts_as_it_is_given(cell: Cell) -> None:
+    """Counted for each, by the policy alone."""
+    cell.primary.fail(500)
+    cell.backup.fail(500)
+    cell.build(attempts_per_target=2, switch_after=2, wait=0)
+    await cell.fails(EXHAUSTED)
+    assert cell.asked == (2, 2)
+
+
+# Both after HTTP 200.
+BEFORE_CONTENT = {
+    "cut": Reply(events=[], cut=True),
+    "error event": Reply(text="", error="overloaded_error"),
+}
+
+
+@cells(streamed=True)
+@pytest.mark.parametrize("broken", BEFORE_CONTENT)
+async def test_a_stream_that_breaks_before_its_content_switches(cell: Cell, broken: str) -> None:
+    """Nothing was shown yet."""
+    cell.primary.standing = BEFORE_CONTENT[broken]
+    cell.build()
+    assert await cell.is_answered_by(cell.backup)
+    assert cell.asked == (1, 1)
+
+
+def cut_after_content(request: SeenRequest) -> Reply:
+    """Send a text in the form of the request, and drop the connection in place of its end."""
+    form = wire.form_of(request.path)
+    error = form.error("never sent", None)
+    *events, _ = form.events(form.answer("hello", "gpt-5.5", False), request.body, error)
+    return Reply(events=events, cut=True)
+
+
+@cells(streamed=True)
+async def test_a_stream_that_is_cut_after_its_content_is_interrupted(cell: Cell) -> None:
+    """What was shown stays shown, so nobody else is asked; the record says what was received."""
+    cell.primary.standing = cut_after_content
+    cell.build()
+    await cell.fails(INTERRUPTED)
+    assert cell.asked == (1, 0)
+    cut = cell.record.attempts[0]
+    assert (cell.record.outcome, cut.received, cut.billed) == ("interrupted", 5, "yes")
+
+
+@cells(asynchronous=True)
+async def test_a_cancelled_call_stays_cancelled(cell: Cell) -> None:
+    """Whoever gives up does not begin again at the fallback."""
+    asked = threading.Event()
+
+    def hangs(_: SeenRequest) -> Reply:
+        asked.set()
+        return Reply(hang=True)
+
+    cell.primary.standing = hangs
+    cell.build()
+    task = asyncio.create_task(cell.ask())
+    await asyncio.to_thread(asked.wait)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert cell.asked == (1, 0)
+    assert cell.record.outcome == "cancelled"
+
+
+def half_of_them(request: SeenRequest) -> Reply:
+    """Fail for whoever asks for it."""
+    return Reply(status=503 if "fail" in str(request.body) else 200)
+
+
+@one_each(asynchronous=True)
+async def test_concurrent_tasks_share_nothing(cell: Cell) -> None:
+    """A hundred at once, half failing: no healthy one touches the backup."""
+    cell.primary.standing = half_of_them
+    cell.build(reset="iteration")
+    asked = [f"{'fail' if number % 2 else 'answer'} {number}" for number in range(100)]
+    said = await asyncio.gather(*map(cell.ask, asked))
+    wanted = [cell.backup if number % 2 else cell.primary for number in range(100)]
+    assert said == [f"hello from {provider.name}" for provider in wanted]
+    assert cell.asked == (100, 50)
+
+
+@one_each(asynchronous=False)
+async def test_concurrent_threads_share_nothing(cell: Cell) -> None:
+    """The same for threads."""
+    cell.primary.standing = half_of_them
+    cell.build()
+
+    def ask(number: int) -> str:
+        return asyncio.run(cell.ask(f"{'fail' if number % 2 else 'answer'} {number}"))
+
+    said = await asyncio.gather(*(asyncio.to_thread(ask, number) for number in range(20)))
+    wanted = [cell.backup if number % 2 else cell.primary for number in range(20)]
+    assert said == [f"hello from {provider.name}" for provider in wanted]
+    assert cell.asked == (20, 10)

@@ -1,0 +1,38 @@
+"""A cooldown on a clock that a test may put forward, and a recovery that takes no time."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from honcho_fallback import Cooldown, TransportRecovery
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from honcho_fallback import Failure, PendingAction, Target
+
+
+class Later(Cooldown):
+    """Remember as ever, some seconds ahead."""
+
+    ahead = 0.0
+
+    def update_and_select(
+        self,
+        reports: Sequence[Any],
+        offered: Sequence[Any],
+        now: float,
+        lease: float | None = None,
+        /,
+    ) -> Any:
+        """Look at the time that the test wants."""
+        return super().update_and_select(reports, offered, now + self.ahead, lease)
+
+
+class AtOnce(TransportRecovery):
+    """Recover without the wait."""
+
+    def action(self, target: Target, failure: Failure, failures: int) -> PendingAction | None:
+        """Take no time for it."""
+        action = super().action(target, failure, failures)
+        return action and action._replace(wait=0.0)

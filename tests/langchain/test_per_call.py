@@ -1,0 +1,238 @@
+"""What a config changes for one call alone: the policy and the turn; nothing that travels."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from langchain_core.messages import AIMessageChunk
+from langchain_core.runnables import RunnableLambda
+
+from honcho_fallback import (
+    Cooldown,
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackExhausted,
+    OutcomeUnknown,
+)
+from honcho_fallback.testing import StatusError
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
+from tests.helpers.agents import agent, last, run
+from tests.helpers.chat_models import (
+    Joke,
+    alive,
+    candidate,
+    chat,
+    dead,
+    failing_over,
+    look_up,
+    with_fallbacks,
+)
+from tests.helpers.chat_runs import SILENT_VERBS, VERBS
+from tests.helpers.observers import Listener
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning"),
+    # Single calls outside of turns are meant to stand alone here.
+    pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning"),
+]
+
+each_verb = pytest.mark.parametrize("verb", VERBS)
+TASKS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+MUST: Any = {"must_not_degrade": True, "max_attempts": 1}
+
+
+def own(**options: Any) -> Any:
+    """Make a config with a policy of the call's own."""
+    return {"configurable": {"fallback_config": FallbackConfig(**options)}}
+
+
+async def by_agent(verb: str, config: Any) -> Any:
+    """Ask an agent whose model is down, with a config."""
+    return last(await run(verb, agent(dead(), FallbackMiddleware(alive())), config=config)).text
+
+
+@each_verb
+async def test_a_call_can_bring_its_own_policy(verb: str) -> None:
+    """As a FallbackConfig object, for this call alone."""
+    model = failing_over()
+    with pytest.raises(StatusError):
+        await VERBS[verb](model, "hi", own(fallback_on={"rate_limit"}))
+    assert await VERBS[verb](model, "hi") == "from backup"
+
+
+@each_verb
+async def test_a_calls_own_policy_knows_the_same_models(verb: str) -> None:
+    """A config per call, with the cooldown in it: the primary is asked by the first call only."""
+    primary, backup = dead(), alive()
+    model, config = FallbackChatModel(primary, backup), own(cooldown=Cooldown(after=1, base=60))
+    for _ in range(3):
+        assert await VERBS[verb](model, "hi", config) == "from backup"
+    assert len(primary.asked) == 1
+
+
+@pytest.mark.parametrize("way", ["model", "agent"])
+@TASKS
+async def test_a_judge_is_never_degraded(way: str, verb: str) -> None:
+    """`must_not_degrade` fails closed, whoever says so: a config of the call, or a copy."""
+    primary, backup = dead(), alive()
+    model, middleware = FallbackChatModel(primary, backup), FallbackMiddleware(backup)
+    copies = (model.with_fallback_config(**MUST), middleware.with_fallback_config(**MUST))
+    for (one, beside), config in (((model, middleware), own(**MUST)), (copies, None)):
+        with pytest.raises((FallbackExhausted, StatusError)):
+            if way == "model":
+                await VERBS[verb](one, "hi", config)
+            else:
+                await run(verb, agent(primary, beside), config=config)
+    assert backup.asked == []
+
+
+@pytest.mark.parametrize("verb", SILENT_VERBS)
+async def test_what_is_asked_without_a_run_has_the_config_around_it(verb: str) -> None:
+    """In a chain or a graph, `generate` and the events' third version are no way around a gate."""
+    primary, backup = dead(), alive()
+    judge = FallbackChatModel(primary, backup)
+
+    async def ask(word: str) -> str:
+        answer: str = await SILENT_VERBS[verb](judge, word)
+        return answer
+
+    with pytest.raises(FallbackExhausted):
+        await RunnableLambda(ask).ainvoke("hi", own(**MUST))
+    assert backup.asked == []
+
+
+def test_one_call_is_careful_by_its_config() -> None:
+    """What may have had an effect is not made again."""
+    backup = alive()
+    model = FallbackChatModel(dead(status=500), backup)
+    with pytest.raises(OutcomeUnknown):
+        model.invoke("hi", config=own(replay="safe"))
+    assert not backup.asked
+    assert model.invoke("hi").text == "from backup"
+
+
+@each_verb
+async def test_a_call_stays_within_its_tags(verb: str) -> None:
+    """A candidate's tags are its labels: its own, and those bound around it."""
+    abroad, listener = alive("abroad"), Listener()
+    model = FallbackChatModel(
+        dead("primary", 503).model_copy(update={"tags": ["eu", "zdr"]}),
+        abroad,
+        alive("near").model_copy(update={"tags": ["eu"]}).with_config(tags=["zdr"]),
+        observers=[listener],
+    )
+    assert await VERBS[verb](model, "hi", own(require={"eu", "zdr"})) == "from near"
+    assert not abroad.asked
+    assert listener.records[-1].untried[0] == ("scripted/abroad", "it lacks the label 'eu'")
+
+
+def test_one_call_requires_by_its_config() -> None:
+    """Where nobody is left nobody is asked, not even by a chain of models that are not its own."""
+    primary = alive("primary")
+    chain = with_fallbacks(primary, [alive("near").model_copy(update={"tags": ["eu"]})])
+    assert chain.invoke("hi", config=own(require={"eu"})).text == "from near"
+    with pytest.raises(FallbackConfigError, match="near: it lacks the label 'us'"):
+        chain.invoke("hi", config=own(require={"us"}))
+    assert not primary.asked
+    assert chain.invoke("hi").text == "from primary"
+
+
+SENT = [{"must_not_degrade": True}, "{}", ["x"], None, 3]
+
+
+@pytest.mark.parametrize("sent", SENT)
+@TASKS
+async def test_what_a_remote_caller_sends_is_ignored(sent: Any, verb: str) -> None:
+    """Strings, dicts and lists travel over a wire: only the very classes count."""
+    config = {"configurable": {"fallback_config": sent, "fallback_turn": sent}}
+    assert await VERBS[verb](failing_over(), "hi", config) == "from backup"
+    assert await by_agent(verb, config) == "from backup"
+    model = turning(reset="turn")
+    said = [await VERBS[verb](model, "hi", config) for _ in range(2)]
+    assert said == ["from backup", "from primary"]
+
+
+def test_a_policy_of_a_calls_own_keeps_label_observers_and_turn() -> None:
+    """Only the options change."""
+    heard = Listener()
+    model = turning(agent="me", observers=[heard])
+    with model.turn():
+        assert [model.invoke("hi", own(reset="turn")).text for _ in range(2)] == [
+            "from backup"
+        ] * 2
+    assert [one.agent for one in heard.starts] == ["me", "me"]
+    assert len(heard.switches) == 1
+    assert [one.usage and one.usage["total_tokens"] for one in heard.records] == [15, 15]
+
+
+# Turns.
+
+
+def turning(**fields: Any) -> FallbackChatModel:
+    """Make a chain that stays, for a turn, where it works."""
+    return FallbackChatModel(chat("primary", StatusError(503), "from primary"), alive(), **fields)
+
+
+@each_verb
+async def test_a_turn_stays_where_it_works(verb: str) -> None:
+    """The next turn starts on the primary again."""
+    model = turning(reset="turn")
+    with model.turn():
+        said = [await VERBS[verb](model, "hi") for _ in range(2)]
+    assert said == ["from backup", "from backup"]
+    assert len(candidate(model, 0).asked) == 1
+    async with model.turn():
+        assert await VERBS[verb](model, "hi") == "from primary"
+
+
+def test_a_turn_holds_for_what_was_derived_from_the_model() -> None:
+    """Tools, bindings, other options: all of one user's turn."""
+    model = turning(reset="turn")
+    with model.turn():
+        assert model.invoke("hi").text == "from backup"
+        for made in (
+            model.bind_tools([look_up]),
+            model.bind(seed=1).with_fallback_config(agent="other"),
+            model.with_config(tags=["t"]),
+        ):
+            assert made.invoke("hi").text == "from backup"
+        assert model.with_fallback_config(reset="iteration").invoke("hi").text == "from primary"
+
+
+@each_verb
+async def test_a_turn_travels_in_a_config(verb: str) -> None:
+    """To threads and tasks that no context variable reaches."""
+    model = turning(reset="turn")
+    config = {"configurable": {"fallback_turn": model.turn()}}
+    assert [await VERBS[verb](model, "hi", config) for _ in range(2)] == ["from backup"] * 2
+    assert await VERBS[verb](model, "hi") == "from primary"
+
+
+def test_a_turn_of_another_chain_is_refused() -> None:
+    """Its position means nothing here."""
+    turn = turning(reset="turn").turn()
+    with pytest.raises(FallbackConfigError, match="another policy"):
+        turning(reset="turn").invoke("hi", {"configurable": {"fallback_turn": turn}})
+
+
+def test_runnables_have_turns_as_well() -> None:
+    """A turn on a chain of chains, and a chat model's for its structured output."""
+    primary, backup = dead(), alive()
+    chain = FallbackRunnable(primary, backup, reset="turn")
+    with chain.turn():
+        chain.invoke("hi")
+        chain.with_fallback_config(agent="a").invoke("hi")
+    assert (len(primary.asked), len(backup.asked)) == (1, 2)
+
+    call: Any = {"name": "Joke", "args": '{"setup": "a"}', "id": "c1", "index": 0}
+    primary, backup = (
+        dead(),
+        chat("backup", "hi", AIMessageChunk(content="", tool_call_chunks=[call])),
+    )
+    model = FallbackChatModel(primary, backup, reset="turn")
+    structured = model.with_structured_output(Joke)
+    with model.turn():
+        model.invoke("hi")
+        assert structured.invoke("hi") == Joke(setup="a")
+    assert (len(primary.asked), len(backup.asked)) == (1, 2)
