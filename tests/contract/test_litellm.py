@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from honcho_fallback import FallbackObserver
-
 pytest.importorskip("litellm")
 
 import litellm
@@ -17,11 +15,10 @@ from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_c
 
 from honcho_fallback import FailureKind
 from honcho_fallback_litellm import FallbackRoutingStrategy
+from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from honcho_fallback import CallRecord
 
 pytestmark = [
     pytest.mark.vcr,
@@ -48,21 +45,12 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-class Asker(FallbackObserver):
+class Asker(Listener):
     """Ask one chain, sync or async, and keep the record."""
 
     def __init__(self, *, is_async: bool) -> None:
+        super().__init__()
         self.is_async = is_async
-        self.record: CallRecord | None = None
-
-    def on_start(self, _: Any) -> None:
-        """Hear nothing."""
-
-    def on_switch(self, _: Any) -> None:
-        """Hear nothing."""
-
-    def on_finish(self, record: CallRecord) -> None:
-        self.record = record
 
     def router(self, *names: str) -> Any:
         """Make a chain of providers at their real addresses."""
@@ -101,12 +89,6 @@ class Asker(FallbackObserver):
             chunks = list(router.completion(model="chain", messages=SAY, stream=True))
         return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
 
-    @property
-    def kinds(self) -> list[FailureKind | None]:
-        """List what became of each attempt."""
-        assert self.record is not None
-        return [attempt.kind for attempt in self.record.attempts]
-
 
 @pytest.fixture(params=["sync", "async"])
 async def asker(request: pytest.FixtureRequest) -> AsyncIterator[Asker]:
@@ -121,7 +103,6 @@ async def test_anthropic_stands_in_for_openai(asker: Asker) -> None:
     """429 with Retry-After, then Anthropic's answer in OpenAI's form, with its usage."""
     assert "harbor" in (await asker.say("openai", "anthropic")).lower()
     assert asker.kinds == [FailureKind.RATE_LIMIT, None]
-    assert asker.record is not None
     assert asker.record.attempts[0].retry_after == 20
     assert asker.record.usage is not None
     assert asker.record.usage["output_tokens"] > 0
@@ -132,7 +113,6 @@ async def test_529_is_an_overload(asker: Asker) -> None:
     """LiteLLM makes 500 of Anthropic's 529; the record says what it was."""
     assert "harbor" in (await asker.say("anthropic", "openai")).lower()
     assert asker.kinds == [FailureKind.OVERLOADED, None]
-    assert asker.record is not None
     assert asker.record.attempts[0].status == 529
 
 
@@ -156,7 +136,6 @@ async def test_anthropics_stream_stands_in(asker: Asker) -> None:
     """Refused at the opening; the record has the usage that Anthropic sends unasked."""
     assert "harbor" in (await asker.stream("openai", "anthropic")).lower()
     assert asker.kinds == [FailureKind.RATE_LIMIT, None]
-    assert asker.record is not None
     assert asker.record.usage is not None
 
 

@@ -12,47 +12,20 @@ from langchain_core.messages import HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
 
-from honcho_fallback import CallContent, CallRecord, CallStart, FallbackObserver, Switch
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers.chat_models import USAGE, ScriptedChat, with_fallbacks
 from tests.helpers.chat_runs import Runs, ainvoke, astream, invoke, stream
-from tests.helpers.observers import Listener
+from tests.helpers.observers import ContentListener, Listener
 from tests.helpers.pairwise import in_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-
-class Ledger(FallbackObserver):
-    """Write down what it hears, prompts included."""
-
-    def __init__(self) -> None:
-        self.heard: list[Any] = []
-
-    def on_start(self, call: CallStart, /) -> None:
-        self.heard.append(call)
-
-    def on_switch(self, switch: Switch, /) -> None:
-        self.heard.append(switch)
-
-    def on_finish(self, record: CallRecord, /) -> None:
-        self.heard.append(record)
-
-    def on_content(self, content: CallContent, /) -> None:
-        self.heard.append(content)
-
-    def told(self, what: str) -> list[Any]:
-        contents = [heard for heard in self.heard if isinstance(heard, CallContent)]
-        return [value for one in contents if (value := getattr(one, what)) is not None]
-
-    @property
-    def record(self) -> CallRecord:
-        (record,) = [heard for heard in self.heard if isinstance(heard, CallRecord)]
-        return record
+    from honcho_fallback import CallStart
 
 
-class StandIn(Ledger):
+class StandIn(ContentListener):
     """Stand in for Langfuse's handlers, as the Langfuse adapter's handler does."""
 
     replaces_langfuse_callbacks = True
@@ -69,7 +42,7 @@ class StandIn(Ledger):
         yield
         self.inside = False
 
-    def on_start(self, call: CallStart, /) -> None:
+    def on_start(self, call: CallStart) -> None:
         assert self.inside is bool(self.stood_for)
         super().on_start(call)
 
@@ -92,20 +65,22 @@ def healthy() -> ScriptedChat:
 VERBS = {verb.__name__: verb for verb in (invoke, ainvoke, stream, astream)}
 
 
+def told(heard: ContentListener, what: str) -> list[Any]:
+    return [value for one in heard.contents if (value := getattr(one, what)) is not None]
+
+
 @pytest.mark.parametrize("verb", VERBS)
 async def test_an_observer_hears_input_parameters_output_and_usage(verb: str) -> None:
     """Each verb tells what was asked, each model's parameters, the answer, and what it cost."""
-    ledger = Ledger()
-    model = FallbackChatModel(broken(), healthy(), observers=[ledger])
+    heard = ContentListener()
+    model = FallbackChatModel(broken(), healthy(), observers=[heard])
     await VERBS[verb](model, "hello")
-    assert ledger.told("input") == ["hello"]
-    assert ledger.told("parameters") == [{"temperature": 0.1}, {"temperature": 0.7}]
-    (output,) = ledger.told("output")
+    assert told(heard, "input") == ["hello"]
+    assert told(heard, "parameters") == [{"temperature": 0.1}, {"temperature": 0.7}]
+    (output,) = told(heard, "output")
     chunks = output if isinstance(output, tuple) else [output]
     assert "".join(chunk.text for chunk in chunks) == "good morning"
-    assert ledger.record.usage == USAGE
-    assert ledger.record.is_fallback
-    assert isinstance(ledger.heard[-1], CallRecord)
+    assert heard.record.usage == USAGE
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -123,7 +98,7 @@ async def test_langfuse_does_not_hear_what_an_observer_reports(verb: str) -> Non
 def test_langfuse_hears_everything_where_nobody_stands_in() -> None:
     """Without a stand-in its handler is one like any other."""
     langfuse = OfLangfuse()
-    model = FallbackChatModel(broken(), healthy(), observers=[Ledger()])
+    model = FallbackChatModel(broken(), healthy(), observers=[Listener()])
     model.invoke("hello", {"callbacks": [langfuse]})
     assert len(langfuse.all) == 3
 
@@ -175,8 +150,8 @@ def test_a_stream_is_asked_for_its_usage_where_somebody_wants_to_know() -> None:
         stream_usage: bool | None = None
 
     for ledger, chosen, asked in (
-        (Ledger(), None, True),
-        (Ledger(), False, None),
+        (ContentListener(), None, True),
+        (ContentListener(), False, None),
         (None, None, None),
     ):
         options = {} if chosen is None else {"stream_usage": chosen}
@@ -203,5 +178,5 @@ async def test_an_agents_calls_are_reported_once_too(asynchronous: bool) -> None
     ((handlers, parent),) = stand_in.stood_for
     assert handlers == [langfuse]
     assert parent in langfuse.all
-    assert stand_in.told("parameters") == [{"temperature": 0.1}, {"temperature": 0.7}]
+    assert told(stand_in, "parameters") == [{"temperature": 0.1}, {"temperature": 0.7}]
     assert stand_in.record.usage == USAGE

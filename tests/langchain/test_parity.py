@@ -1,4 +1,4 @@
-"""What `with_fallbacks` and `ModelFallbackMiddleware` promise: the same here, or on purpose not.
+"""What `with_fallbacks` promises: the same here, or on purpose not.
 
 The first half runs each case on theirs and on ours and compares; the second says each difference.
 """
@@ -9,7 +9,6 @@ from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain.agents.middleware import ModelFallbackMiddleware
 from langchain_core.language_models import FakeListLLM
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import PromptTemplate
@@ -21,7 +20,6 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
-from tests.helpers.agents import ROUNDS, agent, last, run
 from tests.helpers.chat_models import (
     Joke,
     ScriptedChat,
@@ -161,43 +159,6 @@ async def test_the_config_around_a_candidate_ends_with_it() -> None:
     async for _ in chain.astream("x", config):
         assert ensure_config()["tags"] == []
     assert ensure_config()["tags"] == []
-
-
-# ModelFallbackMiddleware.
-
-
-def their_agent(primary: Any, *fallbacks: Any) -> Any:
-    return agent(primary, ModelFallbackMiddleware(*fallbacks))
-
-
-def our_agent(primary: Any, *fallbacks: Any) -> Any:
-    middleware = FallbackMiddleware(*fallbacks, exceptions_to_handle=ANY, on_exhausted="last")
-    return agent(primary, middleware)
-
-
-AGENTS = pytest.mark.parametrize("make", [their_agent, our_agent])
-TASKS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-
-
-@AGENTS
-@TASKS
-async def test_an_agents_fallbacks_are_asked_in_order(verb: str, make: Any) -> None:
-    """Only as many as it takes; the next iteration starts on the primary again."""
-    primary = chat("primary", ValueError("a bug"), "done")
-    models = [chat("second", ValueError("a bug")), chat("third", ROUNDS[0]), alive("fourth")]
-    state = await run(verb, make(primary, *models))
-    assert last(state).text == "done"
-    assert [len(one.asked) for one in (primary, *models)] == [2, 1, 1, 0]
-
-
-@AGENTS
-@TASKS
-async def test_the_last_error_of_an_agents_models_comes_out(verb: str, make: Any) -> None:
-    """With `on_exhausted="last"`."""
-    models = [chat(name, ValueError(name)) for name in "abc"]
-    with pytest.raises(ValueError, match="c"):
-        await run(verb, make(*models))
-    assert [len(one.asked) for one in models] == [1, 1, 1]
 
 
 # On purpose not the same: where a test pins what LangChain does, it fails on the day LangChain

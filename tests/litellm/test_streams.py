@@ -256,18 +256,6 @@ def test_a_clean_end_without_a_stop_is_litellms_stop(
     assert listener.record.outcome == "success"
 
 
-def test_a_wrong_request_in_a_stream_surfaces(
-    bench: Any, providers: ProviderServer, read: Any
-) -> None:
-    """(2) One request, LiteLLM's own class."""
-    providers["primary"].fail(400)
-    router, listener = bench.managed()
-    with pytest.raises(litellm.BadRequestError):
-        read(router, [])
-    assert providers.order == ["primary"]
-    assert listener.record.outcome == "rejected"
-
-
 def test_a_reader_that_stops_early_abandons_the_call(
     bench: Any, providers: ProviderServer, run: Any
 ) -> None:

@@ -10,14 +10,16 @@ import pytest
 
 from honcho_fallback import FallbackConfig
 from tests.contract.ways.way import Place
+from tests.helpers import wire
 from tests.helpers.observers import ContentListener
+from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
+    from collections.abc import Callable, Iterator
 
     from honcho_fallback import CallRecord
     from tests.contract.ways.way import Way
-    from tests.helpers.provider import Provider, ProviderServer
+    from tests.helpers.provider import Provider, ProviderServer, SeenRequest
 
 # The lowest versions of some frameworks exclude others.
 NEEDS = {
@@ -98,6 +100,22 @@ class Cell:
         return self.listener.kinds
 
 
+def after_content(**what: bool) -> Callable[[SeenRequest], Reply]:
+    """Return a reply that says ``hello`` in the form of the request, and then breaks.
+
+    Args:
+        **what: Of the reply: whether it is cut, or hangs.
+    """
+
+    def reply(request: SeenRequest) -> Reply:
+        form = wire.form_of(request.path)
+        answer, error = form.answer("hello", "gpt-next", False), form.error("never sent", None)
+        *events, _ = form.events(answer, request.body, error)
+        return Reply(events=events, cut=what.get("cut", False), hang=what.get("hang", False))
+
+    return reply
+
+
 def _verbs(
     way: Way, *, every: bool, streamed: bool | None, asynchronous: bool | None
 ) -> Iterator[str]:
@@ -113,7 +131,6 @@ def rows(
     every: bool = False,
     streamed: bool | None = None,
     asynchronous: bool | None = None,
-    without: Collection[str] = (),
 ) -> list[tuple[Way, str]]:
     """List ways in with their verbs.
 
@@ -122,12 +139,11 @@ def rows(
         every: Whether with all verbs, or with the few that differ most.
         streamed: Whether those that read a stream; None for both.
         asynchronous: Whether those of a task; None for both.
-        without: The names of ways that are left out.
     """
     return [
         (way, verb)
         for way in WAYS
-        if way.offers.issuperset(needed) and way.name not in without
+        if way.offers.issuperset(needed)
         for verb in _verbs(way, every=every, streamed=streamed, asynchronous=asynchronous)
     ]
 

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from honcho_fallback import Failure, FallbackConfigError, RetryBudget, Target
-from tests.contract.ways.cells import cells, one_each
+from tests.contract.ways.cells import after_content, cells, one_each
 from tests.contract.ways.way import EXHAUSTED, INTERRUPTED, LATE, UNKNOWN
-from tests.helpers import wire
 from tests.helpers.later import AtOnce
 from tests.helpers.provider import Reply
 
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.contract.ways.cells import Cell
-    from tests.helpers.provider import SeenRequest
 
 HANGS = Reply(hang=True)
 
@@ -73,19 +71,10 @@ async def test_a_silent_stream_is_left_before_its_first_token(cell: Cell) -> Non
     assert cell.kinds == ["timeout", None]
 
 
-def falls_silent(request: SeenRequest) -> Reply:
-    """Send a text in the form of the request, and then nothing more."""
-    form = wire.form_of(request.path)
-    *events, _ = form.events(
-        form.answer("hello", "gpt-5.5", False), request.body, form.error("never sent", None)
-    )
-    return Reply(events=events, hang=True)
-
-
 @one_each(streamed=True, asynchronous=True)
 async def test_a_stream_that_falls_silent_is_interrupted(cell: Cell) -> None:
     """``idle_timeout`` bounds the time between two chunks of content."""
-    cell.primary.standing = falls_silent
+    cell.primary.standing = after_content(hang=True)
     cell.build(idle_timeout=0.2)
     await cell.fails(INTERRUPTED)
     assert cell.asked == (1, 0)

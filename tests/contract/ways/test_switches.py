@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 
-from tests.contract.ways.cells import cells, in_turn, one_each
+from tests.contract.ways.cells import after_content, cells, in_turn, one_each
 from tests.contract.ways.way import EXHAUSTED, INTERRUPTED, REJECTED, Place
 from tests.helpers import wire
 from tests.helpers.provider import Reply
@@ -158,18 +158,10 @@ async def test_a_stream_that_breaks_before_its_content_switches(cell: Cell, brok
     assert cell.asked == (1, 1)
 
 
-def cut_after_content(request: SeenRequest) -> Reply:
-    """Send a text in the form of the request, and drop the connection in place of its end."""
-    form = wire.form_of(request.path)
-    error = form.error("never sent", None)
-    *events, _ = form.events(form.answer("hello", "gpt-5.5", False), request.body, error)
-    return Reply(events=events, cut=True)
-
-
 @cells(streamed=True)
 async def test_a_stream_that_is_cut_after_its_content_is_interrupted(cell: Cell) -> None:
     """What was shown stays shown, so nobody else is asked; the record says what was received."""
-    cell.primary.standing = cut_after_content
+    cell.primary.standing = after_content(cut=True)
     cell.build()
     await cell.fails(INTERRUPTED)
     assert cell.asked == (1, 0)
