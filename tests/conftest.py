@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import gc
 import os
-import socket
 import sys
 import warnings
 from functools import cache
@@ -223,12 +222,3 @@ def providers(provider_server: ProviderServer) -> ProviderServer:
     """Return the scripted providers, of which nothing was said yet."""
     provider_server.reset()
     return provider_server
-
-
-@pytest.fixture
-def silent_url() -> Iterator[str]:
-    """Where connections are taken and nobody ever says a word."""
-    with socket.socket() as listening:
-        listening.bind(("127.0.0.1", 0))
-        listening.listen(16)
-        yield f"http://127.0.0.1:{listening.getsockname()[1]}"

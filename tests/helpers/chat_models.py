@@ -263,11 +263,6 @@ def model_at(provider: Provider, **fields: Any) -> BaseChatModel:
     return make(**{"base_url": provider.url, **fields})
 
 
-def silent(kind: str, url: str) -> Any:
-    """Make a model that waits for 30 s where nobody tells it otherwise."""
-    return (gpt if kind == "openai" else claude)(base_url=url, timeout=30)
-
-
 def keys(provider: Provider) -> list[str]:
     """Return the keys that a provider was asked with, in order."""
     return [request.key for request in provider.requests]
