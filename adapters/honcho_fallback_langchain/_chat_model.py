@@ -89,19 +89,21 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         self._add_version("honcho-fallback", _VERSION)
         _ = self.policy  # what is wrong with the options is said here and now
 
-    def __getattr__(self, name: str) -> Any:
-        """Read what else the primary has, as ``with_fallbacks`` does.
+    if not TYPE_CHECKING:  # delegation is no excuse for a name that is misspelt
 
-        Agents take a model's name for what it can do: it is told where every candidate can.
-        """
-        if name.startswith("_") or "candidates" not in vars(self):
-            return cast("Any", super()).__getattr__(name)
-        if name in _NAMES and not (self.profile or {}).get("structured_output"):
-            fix = f"read .candidates[0].{name}: the candidates differ in what they can do"
-            raise AttributeError(
-                f"{type(self).__name__} has no {name!r}; {fix}", name=name, obj=self
-            )
-        return getattr(self._primary, name)
+        def __getattr__(self, name: str) -> Any:
+            """Read what else the primary has, as ``with_fallbacks`` does.
+
+            Agents take a model's name for what it can do: it is told where every candidate can.
+            """
+            if name.startswith("_") or "candidates" not in vars(self):
+                return super().__getattr__(name)
+            if name in _NAMES and not (self.profile or {}).get("structured_output"):
+                fix = f"read .candidates[0].{name}: the candidates differ in what they can do"
+                raise AttributeError(
+                    f"{type(self).__name__} has no {name!r}; {fix}", name=name, obj=self
+                )
+            return getattr(self._primary, name)
 
     def bind_tools(
         self, tools: Sequence[Any], **kwargs: Any

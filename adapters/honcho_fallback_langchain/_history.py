@@ -340,7 +340,8 @@ def _valid_ids(message: BaseMessage, ids: CallIds, reader: Reader) -> dict[str, 
     """
     if not isinstance(message, AIMessage):
         return _results_renamed(message, ids)
-    plain = _text_and_calls(message) | {"invalid_tool_calls": message.invalid_tool_calls}
+    plain: dict[str, Any] = _text_and_calls(message)
+    plain["invalid_tool_calls"] = message.invalid_tool_calls
     calls = {name: plain[name] for name in ("tool_calls", "invalid_tool_calls")}
     call_ids: list[str] = [one["id"] for some in calls.values() for one in some if one["id"]]
     writer = message.response_metadata.get("model_provider")
