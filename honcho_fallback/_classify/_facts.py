@@ -132,9 +132,9 @@ class Facts(NamedTuple):
         It says so, or a gateway wrote whose error it hands on: what is dead then is its own key to
         that provider, not the key that it was asked with.
         """
-        said = "\n".join((*self.document.subjects, self.message))
+        text = "\n".join((*self.document.subjects, self.message))
         is_anothers = bool(self.has_body and _PREFIX.match(self.message))
-        return is_anothers or _OF_ONE_MODEL.search(said) is not None
+        return is_anothers or _OF_ONE_MODEL.search(text) is not None
 
 
 def read_facts(exc: BaseException) -> Facts:

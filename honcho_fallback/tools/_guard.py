@@ -216,10 +216,10 @@ def _same_again(
         # To ask again at once for what was refused is the same, whatever succeeded beside it.
         goes_on = one.limit == "policy_rejections" or not succeeded
         times = counts[one.key] = (state.identical.get(one.key, 0) if goes_on else 0) + 1
-        found = _reached(one.limit, times, one, limits)
-        if found.action == "halt":
-            return counts, found
-        verdict = found if found.action == "nudge" else verdict
+        reached = _reached(one.limit, times, one, limits)
+        if reached.action == "halt":
+            return counts, reached
+        verdict = reached if reached.action == "nudge" else verdict
     return counts, verdict
 
 
