@@ -44,11 +44,7 @@ def shorten(errors: Iterable[BaseException]) -> None:
     """
     for error in errors:
         with suppress(Exception):  # a stranger's class may refuse whatever it likes
-            foreign = [
-                one
-                for one in _entries(error.__traceback__)
-                if not one.tb_frame.f_code.co_filename.startswith(_PACKAGE)
-            ]
+            foreign = [one for one in _entries(error.__traceback__) if not _is_ours(one)]
             # Not by assignment, which a frozen dataclass refuses.
             for cause in (error, *_causes(error)):
                 cause.with_traceback(None)
@@ -58,16 +54,19 @@ def shorten(errors: Iterable[BaseException]) -> None:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    causes, seen = [error], {id(error)}
+    causes = [error]
     for link in causes:
         context = None if link.__suppress_context__ else link.__context__
         for cause in (link.__cause__, context):
-            if cause is None or id(cause) in seen:
+            if cause is None or any(cause is one for one in causes):
                 continue
             if is_of_the_same_call(cause, link):
-                seen.add(id(cause))
                 causes.append(cause)
     return causes[1:]
+
+
+def _is_ours(entry: TracebackType) -> bool:
+    return entry.tb_frame.f_code.co_filename.startswith(_PACKAGE)
 
 
 def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
@@ -77,15 +76,16 @@ def _entries(traceback: TracebackType | None) -> Iterator[TracebackType]:
 
 
 def annotate(error: BaseException, record: CallRecord) -> None:
-    """Note the attempts on an exception that comes out untouched."""
+    """Note the attempts on an exception that comes out untouched, and a call that went wrong."""
     attempts = "; ".join(
         f"{one.target} {one.result()} in {one.seconds * 1000:.0f} ms"
         + (f" ({one.note})" if one.note else "")
         for one in record.attempts
     )
-    attempts = attempts or "nobody was asked"
+    if type(error) is TypeError and all(map(_is_ours, _entries(error.__traceback__))):
+        attempts += "; ask is called with one argument: def ask(attempt)"
     with suppress(Exception):  # a frozen dataclass takes no note
         # An exception that is raised again and again carries the latest note only.
         notes = getattr(error, "__notes__", ())
         error.__notes__ = [note for note in notes if not str(note).startswith(_NOTE)]
-        error.add_note(f"{_NOTE}{attempts}")
+        error.add_note(f"{_NOTE}{attempts or 'nobody was asked'}")

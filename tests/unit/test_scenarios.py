@@ -30,7 +30,7 @@ from tests.helpers.scenarios import (
     P,
     Scenario,
 )
-from tests.helpers.scripted import DRIVERS, repeating
+from tests.helpers.scripted import DRIVERS, asked_by, repeating
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
@@ -141,6 +141,21 @@ def test_an_untouched_error_tells_the_attempts_in_a_note() -> None:
         assert caught.value is error
     (note,) = error.__notes__
     assert note.count("primary overloaded (503, StatusError)") == 2
+
+
+@pytest.mark.parametrize("ask", [lambda: "hello", lambda _, __: "hello", None])
+@pytest.mark.parametrize("verb", ["call", "acall", "stream", "astream"])
+def test_an_ask_that_takes_no_attempt_is_told_what_it_is_called_with(verb: str, ask: Any) -> None:
+    """A note beside Python's TypeError; one that is raised inside of ask has none."""
+
+    def broken(_: Attempt) -> str:
+        raise TypeError
+
+    policy = FallbackPolicy([Target(P), Target(F)])
+    for function, is_told in ((ask, True), (broken, False)):
+        with pytest.raises(TypeError) as caught:
+            asked_by(verb, policy, function)
+        assert ("def ask(attempt)" in caught.value.__notes__[-1]) is is_told
 
 
 def test_a_larger_prompt_is_not_sent_where_the_window_is_known_to_be_no_larger() -> None:
