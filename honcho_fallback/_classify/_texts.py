@@ -105,7 +105,7 @@ class Vocabulary:
 
     def _add(self, entry: str, word: _Word) -> None:
         entries = self._entries.setdefault("" if entry >= _RUNS else entry[:2], {})
-        entries[entry] = _both(entries.get(entry, _NOTHING), word)
+        entries[entry] = _both(entries[entry], word) if entry in entries else word
 
     def _find(self, word: str) -> _Word:
         """Return what all entries that fit a word say of it."""
