@@ -27,7 +27,7 @@ from honcho_fallback_langchain._metadata import KEY
 from honcho_fallback_langchain._sdk import differ, integration_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from honcho_fallback import Target
     from honcho_fallback.providers import CallIds
@@ -182,12 +182,8 @@ def _outline(message: BaseMessage) -> dict[str, Any]:
     """Say whose a message is, and of an answer whose its calls are and whether it thought."""
     if not isinstance(message, AIMessage):
         return {"role": "tool" if isinstance(message, ToolMessage) else "user"}
-    thoughts = [*filter(_is_thought, _blocks(message))]
-    return {
-        "role": "assistant",
-        "tool_calls": message.tool_calls,
-        "thinking_blocks": bool(thoughts),
-    }
+    thinks = any(map(_is_thought, _blocks(message)))
+    return {"role": "assistant", "tool_calls": message.tool_calls, "thinking_blocks": thinks}
 
 
 def _is_thought(block: Block) -> bool:
@@ -359,12 +355,15 @@ def _valid_ids(message: BaseMessage, ids: CallIds, reader: Reader) -> dict[str, 
 
 def _results_renamed(message: BaseMessage, ids: CallIds) -> dict[str, Any]:
     fields: dict[str, Any] = {}
+    renamed: Callable[[str], str] = ids.of_result
     if isinstance(message, ToolMessage):
         fields["tool_call_id"] = ids.of_result(message.tool_call_id)
+        # A block of a tool's message is the same result; one of another call is left alone.
+        new_ids = {message.tool_call_id: fields["tool_call_id"]}
+        renamed = lambda call_id: new_ids.get(call_id, call_id)  # noqa: E731 # in place of the other
     if is_list(message.content):
         fields["content"] = [
-            # A block of a tool's message is the same result.
-            {**one, "tool_use_id": fields.get("tool_call_id") or ids.of_result(one["tool_use_id"])}
+            {**one, "tool_use_id": renamed(one["tool_use_id"])}
             if is_block(one) and "tool_use_id" in one
             else one
             for one in _blocks(message)

@@ -223,17 +223,16 @@ class RouterCall:
             for name in REHEARSALS:  # of a failure: for the first request
                 request.pop(name, None)
         params = deployment["litellm_params"]
-        if chain.strangers or any(map(_is_asked_to_think, self.deployments)):
-            self._give_history(position, params, request)
+        some_think = any(map(_is_asked_to_think, self.deployments))
+        if chain.strangers or some_think:
+            self._give_history(position, request, others_think=some_think)
         self._give_time(attempt.timeout, params, request)
         if self._tells_usage_if_asked(deployment, request):
             request["stream_options"] = {"include_usage": True}
             self.hides_usage = True
         return request
 
-    def _give_history(
-        self, position: int, params: dict[str, Any], request: dict[str, Any]
-    ) -> None:
+    def _give_history(self, position: int, request: dict[str, Any], *, others_think: bool) -> None:
         """Write what was said before as this deployment's provider accepts it."""
         chain, messages, items = self.chain, request.get("messages"), request.get("input")
         provider, is_generic = chain.providers[position], self.endpoint.is_generic
@@ -247,11 +246,11 @@ class RouterCall:
         else:
             return
         if provider.family == "anthropic":
+            deployment = self.deployments[position]
+            params = deployment["litellm_params"]
             settings = {one: request.get(one) or params.get(one) for one in _THINKING}
             asked = {one: value for one, value in settings.items() if value}
-            deployment = self.deployments[position]
             if not (asked and _may_adapt(asked) and adapts_thinking(deployment)):
-                others_think = any(map(_is_asked_to_think, self.deployments))
                 history, switched_off = as_it_thinks(
                     history, asked, made_by=made_by, others_think=others_think
                 )

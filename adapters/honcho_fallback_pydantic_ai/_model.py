@@ -234,9 +234,11 @@ class FallbackModel(OwnFallbackModel):
         model, sent = self.models[attempt.position], self._settings_for(attempt, settings)
         if model.system != _ANTHROPIC or "adaptive" in (mode := _thinking_mode(model, sent)):
             return messages, sent
-        is_free = can_think([_outline(one) for one in messages], made_by="openai")
-        others_think = any(_thinking_mode(one, one.settings) for one in self.models)
-        if is_free if mode else not others_think:
+        if (
+            can_think([_outline(one) for one in messages], made_by="openai")
+            if mode
+            else not any(_thinking_mode(one, one.settings or {}) for one in self.models)
+        ):
             return messages, sent
         off: Any = {"anthropic_thinking": {"type": "disabled"}} if mode else {}
         return [*map(_without_thoughts, messages)], cast("ModelSettings", {**sent, **off})
@@ -314,16 +316,14 @@ def _unwrapped() -> Generator[None]:
         raise error
 
 
-def _thinking_mode(model: Model, settings: Mapping[str, Any] | None) -> str:
+def _thinking_mode(model: Model, settings: Mapping[str, Any]) -> str:
     """Say how settings ask Anthropic's model to think, or nothing where they do not."""
-    asked = settings or {}
     if model.system != _ANTHROPIC:
         return ""
-    own = asked.get("anthropic_thinking")
-    if own:
+    if own := settings.get("anthropic_thinking"):
         return str(own["type"]).replace("disabled", "")
     adapts = model.profile.get("anthropic_supports_adaptive_thinking", False)
-    return ("adaptive" if adapts else "enabled") if asked.get("thinking") else ""
+    return ("adaptive" if adapts else "enabled") if settings.get("thinking") else ""
 
 
 def _outline(message: ModelMessage) -> dict[str, Any]:
@@ -332,8 +332,8 @@ def _outline(message: ModelMessage) -> dict[str, Any]:
         begins_turn = any(isinstance(part, UserPromptPart) for part in message.parts)
         return {"role": "user" if begins_turn else "tool"}
     calls = [{"id": part.tool_call_id} for part in message.parts if isinstance(part, ToolCallPart)]
-    thoughts = [*filter(_is_thought, message.parts)]
-    return {"role": "assistant", "tool_calls": calls, "thinking_blocks": bool(thoughts)}
+    thinks = any(map(_is_thought, message.parts))
+    return {"role": "assistant", "tool_calls": calls, "thinking_blocks": thinks}
 
 
 def _without_thoughts(message: ModelMessage) -> ModelMessage:

@@ -44,7 +44,7 @@ from tests.helpers.speakers import (
     Gemini,
     Responses,
     look_up,
-    serve,
+    serve_both,
 )
 
 if TYPE_CHECKING:
@@ -309,12 +309,7 @@ async def test_a_tool_loop_moves_between_a_model_that_thinks_and_others(
     is_primary: bool,
 ) -> None:
     """Each call of the model starts on the primary and is answered, whoever called the tools."""
-    thinking = Claude(mode)
-    speakers = [thinking, OTHERS[other]] if is_primary else [OTHERS[other], thinking]
-    served = [
-        serve(providers, f"{place}-{at}", one, down if at == 0 else ())
-        for at, (place, one) in enumerate(zip(("primary", "backup"), speakers, strict=True))
-    ]
+    speakers, served = serve_both(providers, mode, other, down, is_primary=is_primary)
     answer = await WAYS[way].loop(speakers, [one.url for one in served])
     assert answer == "It rains."
     assert [one.refused for one in served] == [[], []]

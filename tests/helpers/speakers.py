@@ -146,6 +146,21 @@ def serve(
     return provider
 
 
+def serve_both(
+    providers: ProviderServer, mode: str, other: str, down: tuple[int, ...], *, is_primary: bool
+) -> tuple[list[Any], list[Provider]]:
+    """Serve Claude and another one, the primary first; it is down where it is told so."""
+    speakers = [Claude(mode), OTHERS[other]]
+    if not is_primary:
+        speakers.reverse()
+    outages = (("primary-0", down), ("backup-1", ()))
+    served = [
+        serve(providers, name, speaker, outage)
+        for speaker, (name, outage) in zip(speakers, outages, strict=True)
+    ]
+    return speakers, served
+
+
 def thought_in(provider: Provider) -> list[bool]:
     """Tell of each request to a Claude whether it was asked to think."""
     modes = [body.get("thinking", {}).get("type") for body in provider.bodies]

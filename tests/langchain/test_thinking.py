@@ -29,6 +29,7 @@ from tests.helpers.speakers import (
     Gemini,
     Responses,
     serve,
+    serve_both,
     thought_in,
 )
 from tests.helpers.strict import AnthropicRules
@@ -83,12 +84,7 @@ async def test_a_tool_loop_moves_between_a_model_that_thinks_and_others(
     verb: str,
 ) -> None:
     """Each call of the model starts on the primary and is answered, whoever called the tools."""
-    thinking = Claude(mode)
-    speakers = [thinking, OTHERS[other]] if is_primary else [OTHERS[other], thinking]
-    served = [
-        serve(providers, f"{place}-{at}", one, down if at == 0 else ())
-        for at, (place, one) in enumerate(zip(("primary", "backup"), speakers, strict=True))
-    ]
+    speakers, served = serve_both(providers, mode, other, down, is_primary=is_primary)
     models = [model_of(one, at.url) for one, at in zip(speakers, served, strict=True)]
     answered = await run(verb, looping(way, *models))
     assert last(answered).text == "It rains."

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import threading
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -79,6 +81,22 @@ class Cell:
         with pytest.raises(self.way.raises[how]) as caught:
             await self.ask()
         return caught.value
+
+    async def is_cancelled_at_the_primary(self) -> None:
+        """Ask, and leave while the primary says nothing; then it does as before."""
+        was_asked, healthy = threading.Event(), self.primary.standing
+
+        def hangs(_: SeenRequest) -> Reply:
+            was_asked.set()
+            return Reply(hang=True)
+
+        self.primary.standing = hangs
+        task = asyncio.create_task(self.ask())
+        await asyncio.to_thread(was_asked.wait)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        self.primary.standing = healthy
 
     async def is_answered_by(self, provider: Provider) -> bool:
         """Ask, and tell whether this provider's answer came."""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from contextlib import suppress
 from typing import TYPE_CHECKING
 
 import pytest
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.contract.ways.cells import Cell
-    from tests.helpers.provider import SeenRequest
 
 
 @pytest.fixture
@@ -83,11 +81,11 @@ async def test_one_of_many_calls_probes(cell: Cell, cooldown: Later) -> None:
     cell.primary.reply(Reply(hold=others_are_done))
     calls = [asyncio.create_task(cell.ask()) for _ in range(20)]
     in_order = asyncio.as_completed(calls)
-    said = [await next(in_order) for _ in range(19)]
+    answers = [await next(in_order) for _ in range(19)]
     others_are_done.set()
-    said.append(await next(in_order))
+    answers.append(await next(in_order))
     wanted = [cell.backup] * 19 + [cell.primary]
-    assert said == [f"hello from {provider.name}" for provider in wanted]
+    assert answers == [f"hello from {provider.name}" for provider in wanted]
     assert len(cell.primary.requests) == 2
     assert len(cell.listener.restores) == 1
 
@@ -99,20 +97,7 @@ async def test_a_cancelled_probe_gives_its_permit_back(cell: Cell, cooldown: Lat
     cell.build(cooldown=cooldown)
     await cell.ask()
     cooldown.ahead = 61.0
-    asked = threading.Event()
-    healthy = cell.primary.standing
-
-    def hangs(_: SeenRequest) -> Reply:
-        asked.set()
-        return Reply(hang=True)
-
-    cell.primary.standing = hangs
-    task = asyncio.create_task(cell.ask())
-    await asyncio.to_thread(asked.wait)
-    task.cancel()
-    with suppress(asyncio.CancelledError):
-        await task
-    cell.primary.standing = healthy
+    await cell.is_cancelled_at_the_primary()
     assert await cell.is_answered_by(cell.primary)
     assert cell.record.attempts[0].note == "a probe after its cooldown"
 

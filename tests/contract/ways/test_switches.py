@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -172,19 +171,8 @@ async def test_a_stream_that_is_cut_after_its_content_is_interrupted(cell: Cell)
 @cells(asynchronous=True)
 async def test_a_cancelled_call_stays_cancelled(cell: Cell) -> None:
     """Whoever gives up does not begin again at the fallback."""
-    asked = threading.Event()
-
-    def hangs(_: SeenRequest) -> Reply:
-        asked.set()
-        return Reply(hang=True)
-
-    cell.primary.standing = hangs
     cell.build()
-    task = asyncio.create_task(cell.ask())
-    await asyncio.to_thread(asked.wait)
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
+    await cell.is_cancelled_at_the_primary()
     assert cell.asked == (1, 0)
     assert cell.record.outcome == "cancelled"
 
