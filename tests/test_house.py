@@ -233,7 +233,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "tools": (1193, ("honcho_fallback/tools",)),
     "simulate": (1058, ("honcho_fallback/simulate",)),
     "cli": (599, ("honcho_fallback/cli",)),
-    "langchain": (4138, ("adapters/honcho_fallback_langchain",)),
+    "langchain": (4091, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2719, ("adapters/honcho_fallback_litellm",)),
     "honcho": (2029, ("adapters/honcho_fallback_honcho",)),
     "tracing": (

@@ -180,21 +180,6 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
             spec for candidate in self.candidates for spec in candidate.config_specs
         )
 
-    @classmethod
-    def is_lc_serializable(cls) -> bool:
-        """Serialize, if the candidates do."""
-        return True
-
-    @classmethod
-    def get_lc_namespace(cls) -> list[str]:
-        """Return the public path; the module that holds the class is private."""
-        return ["honcho_fallback_langchain"]
-
-    @property
-    def lc_attributes(self) -> dict[str, Any]:
-        """Return the options that are plain values; callables and observers are not written."""
-        return self.options.plain()
-
     def __repr_args__(self) -> Any:
         # What candidates print of themselves may hold headers and logins.
         return [("candidates", [label(target.name) for target in self.chain.targets])]
@@ -228,11 +213,6 @@ class FallbackBinding(RunnableBinding[Input, Output]):  # type: ignore[no-redef]
 
     def __repr_args__(self) -> Any:
         return [("bound", self.bound), ("kwargs", [*self.kwargs])]  # their values may be headers
-
-    @classmethod
-    def lc_id(cls) -> list[str]:
-        """Serialize as what it is to everybody else, a RunnableBinding."""
-        return [*cls.get_lc_namespace(), "RunnableBinding"]
 
     def with_fallback_config(self, **options: Unpack[FallbackOptions]) -> Self:
         """Return a copy with other options; what is bound stays."""

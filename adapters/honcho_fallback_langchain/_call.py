@@ -47,11 +47,7 @@ from honcho_fallback_langchain._callbacks import (
     show_tokens,
     shows_tokens_itself,
 )
-from honcho_fallback_langchain._candidates import (
-    may_be_asked_for_usage,
-    parameters_of,
-    streams,
-)
+from honcho_fallback_langchain._candidates import parameters_of, streams
 from honcho_fallback_langchain._history import as_it_thinks, for_provider
 from honcho_fallback_langchain._labels import labels_of
 from honcho_fallback_langchain._metadata import (
@@ -60,7 +56,13 @@ from honcho_fallback_langchain._metadata import (
     mark_replacement,
     marked,
 )
-from honcho_fallback_langchain._sdk import ATTEMPTS, awith_key, with_key, without_thinking
+from honcho_fallback_langchain._sdk import (
+    ATTEMPTS,
+    awith_key,
+    with_key,
+    with_stream_usage,
+    without_thinking,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
@@ -233,7 +235,9 @@ class Call(ABC, Generic[RequestT]):
         self.failed = None
         target = attempt.target
         candidate = target.client if target.credential is None else with_key(target)
-        return self.request_for(attempt, candidate)
+        # Whoever hears of content wants to know what it cost.
+        counting = with_stream_usage(candidate) if self.wants_content else candidate
+        return self.request_for(attempt, counting)
 
     async def anext_request(self, attempt: Attempt) -> RequestT:
         """Return what an attempt sends; an answer before it was refused."""
@@ -242,7 +246,9 @@ class Call(ABC, Generic[RequestT]):
         self.failed = None
         target = attempt.target
         candidate = target.client if target.credential is None else await awith_key(target)
-        return self.request_for(attempt, candidate)
+        # Whoever hears of content wants to know what it cost.
+        counting = with_stream_usage(candidate) if self.wants_content else candidate
+        return self.request_for(attempt, counting)
 
     def failed_before(self, attempt: Attempt) -> list[dict[str, Any]]:
         """Return what the record says of the attempts before this one; it is built once."""
@@ -491,8 +497,8 @@ class ChainCall(Call[Request]):
     def ask_for_stream(self, attempt: Attempt) -> Iterator[Any]:
         """Pass a candidate's chunks on, or say that there was none."""
         request = self.next_request(attempt)
-        kwargs = self._stream_kwargs(attempt, request)
-        chunks = request.candidate.stream(request.input, request.config, **kwargs)
+        self.attempt = attempt  # a stream without content is handed out after its call has ended
+        chunks = request.candidate.stream(request.input, request.config, **request.kwargs)
         asking, last = Asking(request.config, attempt), NOTHING
         try:
             while True:
@@ -513,8 +519,8 @@ class ChainCall(Call[Request]):
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
         """Pass a candidate's chunks on, or say that there was none."""
         request = await self.anext_request(attempt)
-        kwargs = self._stream_kwargs(attempt, request)
-        chunks = request.candidate.astream(request.input, request.config, **kwargs)
+        self.attempt = attempt  # as in ask_for_stream
+        chunks = request.candidate.astream(request.input, request.config, **request.kwargs)
         asking, last = Asking(request.config), NOTHING
         try:
             while True:
@@ -531,13 +537,6 @@ class ChainCall(Call[Request]):
         finally:
             if isinstance(chunks, AsyncGenerator):
                 await chunks.aclose()
-
-    def _stream_kwargs(self, attempt: Attempt, request: Request) -> dict[str, Any]:
-        """Return keywords by which a stream says what it cost, where somebody wants to know."""
-        self.attempt = attempt  # a stream without content is handed out after its call has ended
-        if self.wants_content and may_be_asked_for_usage(attempt.target.client):
-            return {"stream_usage": True, **request.kwargs}
-        return request.kwargs
 
     def shows(self, chunk: Any) -> bool:
         """Tell whether a chunk has content; it is final where none could say what it replaces."""

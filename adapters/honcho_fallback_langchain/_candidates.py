@@ -20,7 +20,6 @@ if TYPE_CHECKING:
 
     from honcho_fallback import Credential
 
-_STREAM_USAGE = "stream_usage"
 _PARAMETERS = ("temperature", "max_tokens", "stop")
 
 
@@ -80,19 +79,6 @@ def _own_parameters_of(candidate: object) -> dict[str, Any]:
     return {**own, **bound}
 
 
-def may_be_asked_for_usage(candidate: object) -> bool:
-    """Tell whether a stream has a switch for its usage that the user left alone.
-
-    LangChain leaves it off for OpenAI's protocol at any other address.
-    """
-    model = chat_model_of(candidate)
-    return (
-        model is not None
-        and _STREAM_USAGE in type(model).model_fields
-        and _STREAM_USAGE not in model.model_fields_set
-    )
-
-
 def streams(model: BaseChatModel | None) -> bool:
     """Tell whether a model hands out its answer in pieces where somebody reads tokens."""
     if model is None or model.disable_streaming:
@@ -146,18 +132,6 @@ def targets_of(
         )
         targets.append(target)
     return targets
-
-
-def given_candidates(
-    candidates: tuple[object, ...], options: dict[str, Any], *, chat_models: bool
-) -> list[Runnable[Any, Any]]:
-    """Return a constructor's candidates: by position, or by name as a saved file passes them."""
-    by_name = options.pop("candidates", None)
-    if candidates and by_name is not None:
-        raise FallbackConfigError.about(
-            "candidates", "they came by position and by name", "pass them by position"
-        )
-    return check_candidates(candidates or by_name or (), chat_models=chat_models)
 
 
 def check_candidates(

@@ -14,8 +14,8 @@ from pydantic import Field
 from honcho_fallback_langchain._base import FallbackBase, FallbackBinding
 from honcho_fallback_langchain._candidates import (
     chat_model_of,
+    check_candidates,
     each,
-    given_candidates,
     rebound,
 )
 from honcho_fallback_langchain._options import ChatModelOptions, Options
@@ -73,11 +73,11 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
     def __init__(
         self, *candidates: Runnable[Any, Any] | str, **options: Unpack[ChatModelOptions]
     ) -> None:
-        fields = type(self).model_fields
+        fields = type(self).model_fields.keys() - {"candidates"}
         given: dict[str, Any] = {**options}
-        listed = given_candidates(candidates, given, chat_models=True)
+        listed = check_candidates(candidates, chat_models=True)
         candidate_fields = {name: given.pop(name) for name in _PASSED_ON & given.keys()}
-        own = {name: given.pop(name) for name in fields.keys() & given.keys()}
+        own = {name: given.pop(name) for name in fields & given.keys()}
         if candidate_fields:
             listed = [
                 rebound(one, lambda model: model.model_copy(update=candidate_fields))

@@ -129,20 +129,3 @@ class Options:
             own = [one for one in config.rules if one.source != _HANDLED]
             config = config.replace(rules=[*own, *named])
         return replace(self, config=config, **beside)
-
-    def plain(self) -> dict[str, Any]:
-        """Return what differs from the defaults and is a plain value, in a fixed order."""
-        values: dict[str, Any] = {}
-        for name in sorted(self.config.model_fields_set):
-            value = getattr(self.config, name)
-            if isinstance(value, frozenset):
-                value = sorted(value)
-            if value is None or isinstance(value, str | int | float | list):
-                values[name] = value
-        for name in ("agent", *_CHOICES):
-            if getattr(self, name) != getattr(_DEFAULTS, name):
-                values[name] = getattr(self, name)
-        return values
-
-
-_DEFAULTS = Options()

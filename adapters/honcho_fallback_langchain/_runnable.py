@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from langchain_core.runnables.utils import Input, Output
 
 from honcho_fallback_langchain._base import FallbackBase
-from honcho_fallback_langchain._candidates import given_candidates
+from honcho_fallback_langchain._candidates import check_candidates
 from honcho_fallback_langchain._chain import Chain
 from honcho_fallback_langchain._options import Options, RunnableOptions
 
@@ -33,7 +33,7 @@ class FallbackRunnable(FallbackBase[Input, Output, Output]):
         self, *candidates: Runnable[Input, Output], **options: Unpack[RunnableOptions]
     ) -> None:
         given: dict[str, Any] = {**options}
-        listed = given_candidates(candidates, given, chat_models=False)
+        listed = check_candidates(candidates, chat_models=False)
         own: dict[str, Any] = {"name": given.pop("name")} if "name" in given else {}
         updated_options = given.pop("options", Options()).updated(given)
         own |= {"candidates": listed, "options": updated_options}
@@ -50,8 +50,8 @@ class FallbackRunnable(FallbackBase[Input, Output, Output]):
         """
         config = options.config.replace(only_models=True)
         changed = replace(options, config=config, sdk_retries="keep")
-        fields: Any = {"candidates": candidates, "options": changed}
-        runnable = cls(**fields)
+        fields: Any = {"options": changed}
+        runnable = cls(*candidates, **fields)
         vars(runnable)["chain"] = Chain.over(candidates, runnable.options, before)
         return runnable
 

@@ -37,6 +37,8 @@ CandidateT = TypeVar("CandidateT", bound=Runnable[Any, Any])
 
 logger = logging.getLogger("honcho_fallback")
 
+_STREAM_USAGE = "stream_usage"
+
 
 class Integration(NamedTuple):
     """Say how a copy of an integration's chat model is made that does as a chain needs it."""
@@ -162,6 +164,22 @@ def without_thinking(candidate: CandidateT) -> CandidateT:
 
     plain: CandidateT = with_changed(candidate, turn_off)
     return plain
+
+
+def with_stream_usage(candidate: CandidateT) -> CandidateT:
+    """Return a candidate whose streams say what they cost, unless the user has chosen.
+
+    LangChain leaves that off for OpenAI's protocol at any other address.
+    """
+
+    def turn_on(model: Any) -> Any:
+        fields = type(model).model_fields
+        if _STREAM_USAGE not in fields or _STREAM_USAGE in model.model_fields_set:
+            return model
+        return model.model_copy(update={_STREAM_USAGE: True})
+
+    counting: CandidateT = with_changed(candidate, turn_on)
+    return counting
 
 
 # Timeouts: the clients of copies get one that looks, request by request, at how much time the

@@ -76,12 +76,11 @@ def targets_of(candidates: Iterable[Candidate]) -> list[Target]:
         client = next((value for value in vars(model).values() if owner_of(value) is value), None)
         name = str(getattr(model, "model", "") or type(model).__name__)
         provider = None if client is None else "openai"
-        target = one if isinstance(one, Target) else Target(name, provider)
-        target = with_place(replace(target, client=_asking_once(model, client)), client)
-        if not isinstance(one, Target):
-            name = distinct_name(target.name, [before.name for before in targets])
-            target = replace(target, name=name)
-        targets.append(target)
+        known = Target(name, provider)
+        known = replace(known, name=distinct_name(known.name, [each.name for each in targets]))
+        target = one if isinstance(one, Target) else known
+        target = replace(target, client=_asking_once(model, client))
+        targets.append(with_place(target, client, provider=provider))
     return targets
 
 
@@ -134,7 +133,8 @@ def settings_for(
     if not at_home:
         settings = replace(settings, **_OF_THE_PRIMARY)
     settings = settings.resolve(ModelSettings(**target.params)) if target.params else settings
-    if settings.reasoning is None or isinstance(items, str) or not _is_claude(target):
+    is_claude = "claude" in str(getattr(target.client, "model", target.model)).lower()
+    if settings.reasoning is None or isinstance(items, str) or not is_claude:
         return settings
     is_free = can_think(items, made_by="openai-responses")
     return settings if is_free else replace(settings, reasoning=None)
@@ -174,10 +174,6 @@ async def in_order(
         close: Any = getattr(events, "aclose", None) or getattr(events, "close", bool)
         if isawaitable(closing := close()):
             await closing
-
-
-def _is_claude(target: Target) -> bool:
-    return "claude" in str(getattr(target.client, "model", target.model)).lower()
 
 
 def _speaks_responses(target: Target) -> bool:

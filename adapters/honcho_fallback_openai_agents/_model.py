@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 from weakref import WeakKeyDictionary
 
@@ -39,7 +39,7 @@ class FallbackModel(Model):
             settings of its own.
         *fallbacks: As ``primary``, in order.
         config: The options; default ``FallbackConfig()``.
-        observers: Objects with the methods of ``FallbackObserver``, or some of them.
+        observers: Objects with the hooks of ``FallbackObserver``, or some of them.
         agent: A label for logs and records.
         partial: With ``"replace"`` a stream that is cut after content begins anew at the next
             model, with a ``response.created``; with ``"final"`` it ends there.
@@ -176,6 +176,9 @@ class FallbackModel(Model):
         settings = _candidates.settings_for(
             request.model_settings, target, items, at_home=is_at_home(target, targets[0])
         )
+        # The SDK asks for it at OpenAI's own address alone; who hears of content wants to know.
+        if self.policy.wants_content and settings.include_usage is None:
+            settings = replace(settings, include_usage=True)
         return request._replace(input=items, model_settings=settings)._asdict()
 
 

@@ -24,7 +24,7 @@ class FallbackProvider(ModelProvider):
         *fallbacks: Models, names, or ``Target``s whose ``client`` is a model, in order.
         provider: Resolves names, also those of fallbacks; default ``MultiProvider()``.
         config: The options; default ``FallbackConfig()``.
-        observers: Objects with the methods of ``FallbackObserver``, or some of them.
+        observers: Objects with the hooks of ``FallbackObserver``, or some of them.
         agent: A label for logs and records.
         partial: As for ``FallbackModel``.
         **options: Options of FallbackConfig, on top of ``config``.

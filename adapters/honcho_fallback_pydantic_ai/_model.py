@@ -77,7 +77,7 @@ class FallbackModel(OwnFallbackModel):
             one, for labels, a context window and, in ``params``, settings of its own.
         *fallbacks: As ``primary``, in order.
         config: The options; default ``FallbackConfig()``.
-        observers: Objects with the methods of ``FallbackObserver``, or some of them.
+        observers: Objects with the hooks of ``FallbackObserver``, or some of them.
         agent: A label for logs and records.
         partial: With ``"replace"`` a stream that is cut after content begins anew at the next
             model, with a part 0; with ``"final"`` it ends there.
@@ -356,13 +356,11 @@ def _targets(candidates: Iterable[Candidate]) -> list[Target]:
             problem = f"got a {type(given).__name__}"
             raise FallbackConfigError.about("candidates", problem, "pass models, or their names")
         model = infer_model(given)
-        target = one if isinstance(one, Target) else Target(model.model_name, model.system or None)
+        known = Target(model.model_name, model.system or None)
+        known = replace(known, name=distinct_name(known.name, [each.name for each in targets]))
+        target = replace(one if isinstance(one, Target) else known, client=model)
         client = getattr(model.provider, "client", None)
-        target = with_place(replace(target, client=model), client, model.base_url)
-        if not isinstance(one, Target):
-            name = distinct_name(target.name, [before.name for before in targets])
-            target = replace(target, name=name)
-        targets.append(target)
+        targets.append(with_place(target, client, model.base_url, known.provider))
     return targets
 
 

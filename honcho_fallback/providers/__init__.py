@@ -13,6 +13,7 @@ Nothing here imports an SDK or a framework.
 """
 
 from honcho_fallback.providers._clients import (
+    distinct_name,
     owner_of,
     with_key,
     with_place,
@@ -20,7 +21,6 @@ from honcho_fallback.providers._clients import (
     without_retries,
 )
 from honcho_fallback.providers._history import can_think, portable
-from honcho_fallback.providers._names import distinct_name
 from honcho_fallback.providers._provider import CallIds, Provider
 from honcho_fallback.providers._request import bound_to, is_same_place, route_in
 

@@ -1,8 +1,9 @@
-"""SDK clients, as a fallback chain has to ask them; a user's own client is never changed.
+"""SDK clients, as a fallback chain has to ask them, and the targets that are made of them.
 
 The clients that Stainless generates (OpenAI's, Anthropic's, Groq's and most others) derive copies
 of themselves that share the connections: ``with_options``. Those that cannot are refused with what
-to do where they are built. No SDK is imported: a client is known by what it has.
+to do where they are built. No SDK is imported: a client is known by what it has. A user's own is
+never changed.
 """
 
 from __future__ import annotations
@@ -10,12 +11,13 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from functools import cache
+from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from honcho_fallback import ApiKey, FallbackConfigError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Collection, Iterable
 
     from honcho_fallback import Attempt, Target
 
@@ -94,22 +96,44 @@ def owner_of(client: Any) -> Any:
     return None
 
 
-def with_place(target: Target, client: Any, address: object = None) -> Target:
+def with_place(
+    target: Target, client: Any, address: object = None, provider: str | None = None
+) -> Target:
     """Return a target with the address and the key of its SDK's client, where it has none itself.
 
-    By them a chain knows whom a failure may reach: a dead key, a dead host.
+    By them a chain knows whom a failure may reach: a dead key, a dead host. With a provider, too,
+    other chains and processes know the target as the same.
 
     Args:
         target: The target.
         client: The SDK's, or None.
         address: Where it asks, in place of the client's ``base_url``; or None.
+        provider: Whose it is where the target names none; or None.
     """
     key, address = getattr(client, "api_key", None), address or getattr(client, "base_url", None)
     return replace(
         target,
+        provider=target.provider or provider,
         endpoint=target.endpoint or (str(address) if address else None),
         credential=target.credential or (ApiKey(key) if key and isinstance(key, str) else None),
     )
+
+
+def distinct_name(name: str, taken: Collection[str]) -> str:
+    """Return a name for the next target of a chain that none before it has.
+
+    Logs, records and alerts know a target by its name: a name that is taken gets the number of
+    its target's place, so that ``gpt-5.5#2`` is the second of the chain under every adapter.
+
+    Args:
+        name: What the target would be called by itself.
+        taken: The names of the targets before it, one for each.
+    """
+    if name not in taken:
+        return name
+    # The place counts from 1; where somebody gave that very name to another, the next is free.
+    numbered = (f"{name}#{number}" for number in count(len(taken) + 1))
+    return next(one for one in numbered if one not in taken)
 
 
 def _known_owner(client: object, function: str) -> Any:

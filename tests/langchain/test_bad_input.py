@@ -185,5 +185,5 @@ def test_no_parameter_is_called_config() -> None:
 @pytest.mark.parametrize("kind", [FallbackChatModel, FallbackRunnable])
 def test_candidates_come_in_one_way(kind: Any) -> None:
     """Candidates by position and by name would lose those by name."""
-    with pytest.raises(FallbackConfigError, match="by position and by name"):
+    with pytest.raises(FallbackConfigError, match="candidates"):
         kind(alive(), candidates=[dead()])

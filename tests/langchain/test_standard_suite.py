@@ -44,7 +44,7 @@ def vcr() -> None:
 
 @pytest.fixture
 def snapshot() -> Any:
-    """Take any form, the versions installed stand in it; test_serialization.py pins the rest."""
+    """Take any form, the versions installed stand in it."""
     return lambda **_name: ANY
 
 
@@ -191,10 +191,6 @@ class Broken:
         return {"broken_primary": True}
 
 
-SERDES = (
-    "load(allowed_objects='all') knows LangChain's own packages only; "
-    "test_serialization.py loads with the classes named"
-)
 TWO_STARTS = (
     "the suite wants one model run per call; with the primary down there are two by design, "
     "each in the trace with its own cost"
@@ -204,17 +200,9 @@ TWO_STARTS = (
 class TestUnit(Suite, ChatModelUnitTests):
     """The primary answers."""
 
-    @pytest.mark.xfail(reason=SERDES, raises=ValueError)
-    def test_serdes(self, model: BaseChatModel, snapshot: Any) -> None:
-        super().test_serdes(model, snapshot)
-
 
 class TestUnitBroken(Broken, Suite, ChatModelUnitTests):
     """The primary is always 429."""
-
-    @pytest.mark.xfail(reason=SERDES, raises=ValueError)
-    def test_serdes(self, model: BaseChatModel, snapshot: Any) -> None:
-        super().test_serdes(model, snapshot)
 
 
 class TestIntegration(Suite, ChatModelIntegrationTests):

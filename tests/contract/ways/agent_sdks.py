@@ -8,7 +8,7 @@ from pydantic_ai.exceptions import ModelHTTPError
 
 from honcho_fallback import Target
 from tests.agents.frameworks import FRAMEWORKS
-from tests.contract.ways.way import FEATURES, METADATA, REJECTED, USAGE, Place, Way
+from tests.contract.ways.way import FEATURES, METADATA, REJECTED, Place, Way
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -33,16 +33,13 @@ class OfFramework(Way):
         self.few = self.verbs if api == "chat" else ("stream",)
         if framework == "pydantic-ai":
             self.raises = Way.raises | {REJECTED: ModelHTTPError}
-        elif api == "chat":
-            self.offers -= {USAGE}  # the SDK asks for none
 
     def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
         """Build the fallback model."""
         targets = [
             Target(
                 place.model,
-                "openai",
-                f"{place.model} of {place.provider.name}",
+                name=f"{place.model} of {place.provider.name}",
                 client=self._framework.model(
                     place.provider,
                     api=self._api,

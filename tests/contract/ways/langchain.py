@@ -9,7 +9,7 @@ from langchain_core.messages import AIMessageChunk
 from langchain_core.prompts import ChatPromptTemplate
 
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
-from tests.contract.ways.way import FEATURES, REJECTED, USAGE, Place, Way
+from tests.contract.ways.way import REJECTED, Place, Way
 from tests.helpers.agents import agent, last, run, stream
 from tests.helpers.chat_models import claude, gpt
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS
@@ -68,7 +68,6 @@ class Chain(ChatModel):
 
     name = "runnable"
     verbs, few = (*VERBS,), ("ainvoke", "stream")
-    offers = FEATURES - {USAGE}  # none at another address than OpenAI's, unless it is asked for
 
     def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
         """Build it over sequences."""
@@ -86,8 +85,7 @@ class Agent(Way):
     """An agent with a FallbackMiddleware."""
 
     name = "agent"
-    verbs, few = FOUR, ("invoke", "ainvoke")
-    offers = FEATURES - {USAGE}
+    verbs, few = FOUR, ("invoke", "astream")
 
     def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
         """Build it over the model of the agent."""

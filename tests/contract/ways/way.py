@@ -19,8 +19,7 @@ if TYPE_CHECKING:
 
 METADATA = "metadata"  # a call can carry some into its record
 CONTENT = "content"  # observers hear the framework's own request
-USAGE = "usage"  # what a stream cost is known
-FEATURES = frozenset({METADATA, CONTENT, USAGE})
+FEATURES = frozenset({METADATA, CONTENT})
 EXHAUSTED, INTERRUPTED, LATE, UNKNOWN, REJECTED = (
     "exhausted",
     "interrupted",
