@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 import pytest
+import trustme
 from vcr.errors import CannotOverwriteExistingCassetteException
 from vcr.record_mode import RecordMode
 
@@ -104,6 +105,15 @@ def pytest_collection_finish() -> None:
 def pytest_sessionfinish() -> None:
     """Show everything again: Hypothesis, imported at the end, looks for who refers to what."""
     gc.unfreeze()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def few_certificates(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Trust one authority: each client reads all that it trusts; the web's take it 40 ms."""
+    path = tmp_path_factory.mktemp("trusted") / "ca.pem"
+    trustme.CA().cert_pem.write_to_path(str(path))
+    with patch.dict(os.environ, {"SSL_CERT_FILE": str(path)}):
+        yield
 
 
 def slim_request(request: Request) -> Request:

@@ -54,14 +54,14 @@ def shorten(errors: Iterable[BaseException]) -> None:
 
 
 def _causes(error: BaseException) -> list[BaseException]:
-    causes = [error]
+    causes, seen = [error], {id(error)}
     for link in causes:
         context = None if link.__suppress_context__ else link.__context__
         for cause in (link.__cause__, context):
-            if cause is None or any(cause is one for one in causes):
+            if cause is None or id(cause) in seen or not is_of_the_same_call(cause, link):
                 continue
-            if is_of_the_same_call(cause, link):
-                causes.append(cause)
+            seen.add(id(cause))
+            causes.append(cause)
     return causes[1:]
 
 

@@ -114,6 +114,7 @@ def test_the_fallback_answers_after_one_request_to_a_dead_primary(name: str) -> 
     assert f"Requests at the simulated providers: {REQUESTS[name]}" in printed
 
 
+@pytest.mark.slow
 def test_the_proxy_answers_with_the_fallback() -> None:
     """A process of `litellm --config` on the example's file says in headers who answered."""
     if not all(find_spec(package) for package in PROXY_PACKAGES):
