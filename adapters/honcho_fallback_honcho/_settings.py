@@ -115,7 +115,6 @@ class Settings(BaseSettings):
         return self._credentials.get(transport)
 
     def key(self, transport: str) -> SecretStr | None:
-        """Return a transport's default key."""
         key: SecretStr | None = getattr(self, key_name(transport).lower())
         return key
 

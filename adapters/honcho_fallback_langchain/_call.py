@@ -397,7 +397,6 @@ class ChainCall(Call[Request]):
         return self.manager.on_chain_error(error)
 
     def named(self) -> dict[str, Any]:
-        """Return the name and the id of the chain run."""
         return {"name": self.run_name or self.runnable.get_name(), "run_id": self.run_id}
 
     def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:

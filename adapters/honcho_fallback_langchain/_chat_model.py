@@ -157,13 +157,11 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         return joined_profile([model.profile for model in models])
 
     def get_token_ids(self, text: str) -> list[int]:
-        """Return the primary's tokens."""
         return self._primary.get_token_ids(text)
 
     def get_num_tokens_from_messages(
         self, messages: list[BaseMessage], tools: Sequence[Any] | None = None
     ) -> int:
-        """Count as the primary counts."""
         return self._primary.get_num_tokens_from_messages(messages, tools)
 
     # LangChain has opened a run where it calls these: that one reports the tokens and their cost.

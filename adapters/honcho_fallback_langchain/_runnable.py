@@ -57,18 +57,14 @@ class FallbackRunnable(FallbackBase[Input, Output, Output]):
 
     @property
     def InputType(self) -> Any:  # noqa: N802 # LangChain's name
-        """Return the primary's."""
         return self.candidates[0].InputType
 
     @property
     def OutputType(self) -> Any:  # noqa: N802 # LangChain's name
-        """Return the primary's."""
         return self.candidates[0].OutputType
 
     def get_input_schema(self, config: RunnableConfig | None = None) -> Any:
-        """Return the primary's."""
         return self.candidates[0].get_input_schema(config)
 
     def get_output_schema(self, config: RunnableConfig | None = None) -> Any:
-        """Return the primary's."""
         return self.candidates[0].get_output_schema(config)

@@ -72,7 +72,6 @@ class RouterCall:
 
     @property
     def wants_stream(self) -> bool:
-        """Tell whether the caller reads a stream."""
         return self.request.get("stream") is True or self.endpoint.name.endswith("_stream")
 
     @property

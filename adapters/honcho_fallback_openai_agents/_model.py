@@ -193,7 +193,6 @@ class _Run:
     responses: dict[str, int] = field(default_factory=dict[str, int])
 
     def note(self, position: int, response_id: str | None) -> None:
-        """Remember who answered."""
         self.answered.add(position)
         if response_id:
             self.responses[response_id] = position

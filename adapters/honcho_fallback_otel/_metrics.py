@@ -73,7 +73,6 @@ class OpenTelemetryMetrics(FallbackObserver):
         )
 
     def on_finish(self, record: CallRecord, /) -> None:
-        """Count what became of a call."""
         for name, labels, value in self._measurements.of(record):
             self._record[name](value, dict(zip(self._attributes[name], labels, strict=True)))
         self._record_conventions(record)

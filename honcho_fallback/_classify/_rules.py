@@ -85,7 +85,7 @@ _Statuses = Annotated[tuple[Annotated[int, PlainValidator(_read_status)], ...], 
 class Rule(BaseModel):
     """Say what errors mean that fulfil all conditions that are given."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # as FallbackConfig
 
     kind: Annotated[FailureKind, BeforeValidator(_read_kind)]
     reason: Annotated[str, _REASON] = ""  # why, in the user's words
