@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -209,6 +210,12 @@ def test_nothing_is_imported_by_a_name_in_a_string() -> None:
     by_string = re.compile(r"import_module\(\s*f?[\"']honcho_fallback")
     found = [path.name for path in SOURCES if by_string.search(path.read_text(encoding="utf-8"))]
     assert found == []
+
+
+def test_a_file_has_a_name_of_its_own() -> None:
+    """Whoever looks for a behaviour by a file's name finds one."""
+    counts = Counter(path.name for path in SOURCES)
+    assert [name for name in counts if counts[name] > 1] == ["__init__.py"]
 
 
 # Rooms, with the most lines of Python that each may have. A figure only falls: who shortens a room

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from honcho_fallback_honcho._chat_models import load_chat_models
     from honcho_fallback_honcho._endpoint import Endpoint
-    from honcho_fallback_honcho._history import portable_history
-    from honcho_fallback_honcho._policies import LoadOptions, load_policies
+    from honcho_fallback_honcho._loaders import LoadOptions, load_policies
     from honcho_fallback_honcho._policy_from import policy_from
+    from honcho_fallback_honcho._tool_history import portable_history
 
 __all__ = [
     "Endpoint",

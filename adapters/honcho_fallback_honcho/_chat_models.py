@@ -17,7 +17,7 @@ from urllib.parse import unquote, urlsplit
 
 from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._keys import NO_KEY
-from honcho_fallback_honcho._policies import LoadOptions, plan_agents
+from honcho_fallback_honcho._loaders import LoadOptions, plan_agents
 
 if find_spec("langchain_core") is None:  # its own adapter would name an extra that is not enough
     import_extra("langchain_core", "providers")
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
     from honcho_fallback import Credential
-    from honcho_fallback_honcho._chain import PlannedTarget
     from honcho_fallback_honcho._endpoint import Endpoint
+    from honcho_fallback_honcho._targets import PlannedTarget
 
 _STAYS = {"set", "not needed"}  # keys that nobody refreshes
 _CONNECT_SECONDS = 5.0

@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, get_args
 from rich.text import Text
 
 from honcho_fallback_honcho._honcho import differences
+from honcho_fallback_honcho._loaders import read_settings
 from honcho_fallback_honcho._notices import Effect
-from honcho_fallback_honcho._policies import read_settings
 from honcho_fallback_honcho._slots import SLOTS
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from honcho_fallback_honcho._chain import PlannedTarget
-    from honcho_fallback_honcho._policies import Reading
+    from honcho_fallback_honcho._loaders import Reading
+    from honcho_fallback_honcho._targets import PlannedTarget
 
 _Line = tuple[str, str]  # the text, without markup, and one of rich's styles
 

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from honcho_fallback import CallRecord
-    from honcho_fallback_honcho._policies import Reading
+    from honcho_fallback_honcho._loaders import Reading
 
 _WHOSE = (
     "With load_policies(), and in Honcho with policy_from(); "

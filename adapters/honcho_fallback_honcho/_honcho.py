@@ -13,8 +13,8 @@ from honcho_fallback_honcho._slots import DEFAULT_TRANSPORT, SLOTS, TRANSPORTS, 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from honcho_fallback_honcho._loaders import Reading
     from honcho_fallback_honcho._model_settings import ModelSettings
-    from honcho_fallback_honcho._policies import Reading
     from honcho_fallback_honcho._settings import Settings
 
 # Honcho's transports, and where their SDKs look for an address that Honcho does not give them.

@@ -19,10 +19,10 @@ from langchain_core.runnables.utils import Input, Output, get_unique_config_spec
 from pydantic import ConfigDict, Field, InstanceOf
 
 from honcho_fallback.redaction import label
-from honcho_fallback_langchain._answers import NO_ANSWER, NOTHING
 from honcho_fallback_langchain._call import ChainCall
 from honcho_fallback_langchain._chain import Chain
 from honcho_fallback_langchain._options import FallbackOptions, Options
+from honcho_fallback_langchain._outputs import NO_ANSWER, NOTHING
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator

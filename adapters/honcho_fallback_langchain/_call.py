@@ -29,16 +29,6 @@ from honcho_fallback import (
     check_response,
 )
 from honcho_fallback.providers import route_in
-from honcho_fallback_langchain._answers import (
-    NOTHING,
-    ends_message,
-    has_content,
-    merged,
-    reading_messages,
-    unfit,
-    unread_because,
-    unreadable,
-)
 from honcho_fallback_langchain._callbacks import (
     NOT_DETACHED,
     Gate,
@@ -48,13 +38,23 @@ from honcho_fallback_langchain._callbacks import (
     shows_tokens_itself,
 )
 from honcho_fallback_langchain._candidates import parameters_of, streams
-from honcho_fallback_langchain._history import as_it_thinks, for_provider
 from honcho_fallback_langchain._labels import labels_of
+from honcho_fallback_langchain._message_history import as_it_thinks, for_provider
 from honcho_fallback_langchain._metadata import (
     attempt_metadata,
     failed_attempts,
     mark_replacement,
     marked,
+)
+from honcho_fallback_langchain._outputs import (
+    NOTHING,
+    ends_message,
+    has_content,
+    merged,
+    reading_messages,
+    unfit,
+    unread_because,
+    unreadable,
 )
 from honcho_fallback_langchain._sdk import (
     ATTEMPTS,

@@ -35,7 +35,7 @@ from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.log_stream import LogStreamCallbackHandler
 
-from honcho_fallback_langchain._answers import has_content
+from honcho_fallback_langchain._outputs import has_content
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence

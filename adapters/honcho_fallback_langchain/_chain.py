@@ -9,9 +9,9 @@ from langchain_core.output_parsers import BaseLLMOutputParser
 from langchain_core.runnables.base import RunnableBindingBase, RunnableSequence
 
 from honcho_fallback import FallbackPolicy
-from honcho_fallback_langchain._answers import reading_messages
 from honcho_fallback_langchain._candidates import chat_model_of, first_chat_model, targets_of
-from honcho_fallback_langchain._history import Reader
+from honcho_fallback_langchain._message_history import Reader
+from honcho_fallback_langchain._outputs import reading_messages
 from honcho_fallback_langchain._sdk import within_attempts, without_sdk_retries
 
 if TYPE_CHECKING:

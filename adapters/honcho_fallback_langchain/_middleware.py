@@ -43,8 +43,8 @@ from honcho_fallback_langchain._call import Call, metadata_of
 from honcho_fallback_langchain._callbacks import detach_langfuse
 from honcho_fallback_langchain._candidates import model_named, parameters_of, refuse_unmade
 from honcho_fallback_langchain._chain import Chain
-from honcho_fallback_langchain._history import as_it_thinks, for_provider, tools_for
 from honcho_fallback_langchain._labels import Boundary
+from honcho_fallback_langchain._message_history import as_it_thinks, for_provider, tools_for
 from honcho_fallback_langchain._metadata import attempt_metadata
 from honcho_fallback_langchain._options import FallbackOptions, Options
 from honcho_fallback_langchain._sdk import without_thinking
@@ -55,7 +55,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
     from honcho_fallback import Attempt, FallbackRun
-    from honcho_fallback_langchain._history import Reader
+    from honcho_fallback_langchain._message_history import Reader
 
 # Of the graph's state: where the turn stands, and whether this very run has put it there.
 TURN, TURN_IN_RUN = "honcho_fallback_turn", "honcho_fallback_turn_in_run"

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 from honcho_fallback.redaction import label
 from honcho_fallback.spans import MOST_METADATA, attempt_fields, attempt_reason, attempted
-from honcho_fallback_langfuse._messages import plain, shown_output
+from honcho_fallback_langfuse._plain import plain, shown_output
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -13,9 +13,8 @@ from contextlib import suppress
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback_litellm._answers import attach
-from honcho_fallback_litellm._call import RouterCall
 from honcho_fallback_litellm._request import NARROWED, required_in
+from honcho_fallback_litellm._responses import attach
 from honcho_fallback_litellm._router import (
     Endpoint,
     arotation,
@@ -23,12 +22,13 @@ from honcho_fallback_litellm._router import (
     in_a_loop,
     rotation,
 )
+from honcho_fallback_litellm._router_call import RouterCall
 from honcho_fallback_litellm._stream import managed_stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from honcho_fallback_litellm._chain import Chains
+    from honcho_fallback_litellm._groups import Chains
 
 _END: Any = object()
 # The methods without the a that makes them async: what may be passed by position, and whether

@@ -24,8 +24,8 @@ from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[re
     log_success_fallback_event,
 )
 
-from honcho_fallback_litellm._answers import count_hops
 from honcho_fallback_litellm._request import REHEARSALS
+from honcho_fallback_litellm._responses import count_hops
 from honcho_fallback_litellm._router import LISTS, setting
 
 if TYPE_CHECKING:

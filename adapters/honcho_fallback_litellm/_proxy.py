@@ -26,7 +26,7 @@ import litellm
 from litellm.integrations.custom_logger import CustomLogger
 
 from honcho_fallback import CallRecord, FallbackConfigError, check_observers
-from honcho_fallback_litellm._answers import headers_of
+from honcho_fallback_litellm._responses import headers_of
 from honcho_fallback_litellm._router import groups_of
 from honcho_fallback_litellm._strategy import FallbackRoutingStrategy
 from honcho_fallback_litellm._warm import warm_up

@@ -8,7 +8,7 @@ from inspect import iscoroutinefunction
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
-from honcho_fallback_litellm._chain import (
+from honcho_fallback_litellm._groups import (
     RANK,
     Chain,
     configured_id,
@@ -24,7 +24,7 @@ from honcho_fallback_litellm._router import deployments_of, groups_of, setting
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from honcho_fallback_litellm._chain import Chains
+    from honcho_fallback_litellm._groups import Chains
     from honcho_fallback_litellm._router import Deployment
 
 logger = logging.getLogger("honcho_fallback")

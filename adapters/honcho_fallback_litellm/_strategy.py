@@ -7,8 +7,8 @@ import weakref
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, check_observers
-from honcho_fallback_litellm._chain import Chains
 from honcho_fallback_litellm._endpoints import Endpoints
+from honcho_fallback_litellm._groups import Chains
 from honcho_fallback_litellm._registration import check_config, check_router
 from honcho_fallback_litellm._warm import check_release, warm_up
 

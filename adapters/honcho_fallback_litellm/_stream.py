@@ -10,10 +10,10 @@ from functools import cache, partial
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback import read_answer
-from honcho_fallback_litellm._answers import attach, carries, renew
+from honcho_fallback_litellm._responses import attach, carries, renew
 
 if TYPE_CHECKING:
-    from honcho_fallback_litellm._call import RouterCall
+    from honcho_fallback_litellm._router_call import RouterCall
 
 
 def managed_stream(call: RouterCall, chunks: Any, first: Any) -> Any:

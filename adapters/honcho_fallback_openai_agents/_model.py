@@ -13,8 +13,8 @@ from agents.tracing import get_current_trace
 from openai.types.responses import ResponseCompletedEvent
 
 from honcho_fallback import ConfigOptions, FallbackConfigError, FallbackPolicy
-from honcho_fallback_openai_agents import _candidates
-from honcho_fallback_openai_agents._candidates import Request, is_at_home
+from honcho_fallback_openai_agents import _sdk_models
+from honcho_fallback_openai_agents._sdk_models import Request, is_at_home
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from agents.items import TResponseStreamEvent
 
     from honcho_fallback import Attempt, FallbackConfig, FallbackObserver, FallbackRun, Turn
-    from honcho_fallback_openai_agents._candidates import Candidate
+    from honcho_fallback_openai_agents._sdk_models import Candidate
 
 
 class FallbackModel(Model):
@@ -65,7 +65,7 @@ class FallbackModel(Model):
         if partial not in {"final", "replace"}:
             fix = "pass 'final' or 'replace'"
             raise FallbackConfigError.about("partial", f"got {partial!r}", fix)
-        targets = _candidates.targets_of((primary, *fallbacks))
+        targets = _sdk_models.targets_of((primary, *fallbacks))
         label = agent or "unknown"
         options = {"only_models": True, **options}
         self.policy = FallbackPolicy(targets, config, agent=label, observers=observers, **options)
@@ -107,7 +107,7 @@ class FallbackModel(Model):
             nonlocal asked
             asked, model = attempt.position, attempt.target.client
             events = model.stream_response(**self._fitted(request, run_so_far, attempt))
-            return _candidates.in_order(events, is_replaceable=self._partial == "replace")
+            return _sdk_models.in_order(events, is_replaceable=self._partial == "replace")
 
         # What comes without content is handed out after the call has ended.
         async with aclosing(self.policy.astream(ask, run=call, partial=self._partial)) as events:
@@ -152,11 +152,11 @@ class FallbackModel(Model):
         """Begin the call, without those who lack what the request names."""
         keeper = run_so_far.responses.get(request.previous_response_id or "", 0)
         targets = self.policy.targets
-        reasons = [_candidates.why_bound(one, targets[keeper], request) for one in targets]
+        reasons = [_sdk_models.why_bound(one, targets[keeper], request) for one in targets]
         required, settings = self.policy.config.require, request.model_settings
         for position, target in enumerate(targets if required else ()):
             if reasons[position] is None and is_at_home(target, targets[0]):
-                reasons[position] = _candidates.why_unlabelled(target, required, settings)
+                reasons[position] = _sdk_models.why_unlabelled(target, required, settings)
         unfit = {position: reason for position, reason in enumerate(reasons) if reason}
         session = request.conversation_id or getattr(get_current_trace(), "group_id", None)
         call = self.policy.start(turn=run_so_far.turn, session=session, unfit=unfit or None)
@@ -172,8 +172,8 @@ class FallbackModel(Model):
         # What came before this run is taken for the primary's.
         makers = {0, *run_so_far.answered}
         wrote_all = all(is_at_home(target, targets[position]) for position in makers)
-        items = _candidates.input_for(request.input, at_home=wrote_all)
-        settings = _candidates.settings_for(
+        items = _sdk_models.input_for(request.input, at_home=wrote_all)
+        settings = _sdk_models.settings_for(
             request.model_settings, target, items, at_home=is_at_home(target, targets[0])
         )
         # The SDK asks for it at OpenAI's own address alone; who hears of content wants to know.

@@ -10,7 +10,7 @@ if find_spec("pydantic_ai") is None:
         "'honcho-fallback[pydantic-ai]', in a checkout pip install '.[pydantic-ai]'"
     )
 
-from honcho_fallback_pydantic_ai._model import FallbackModel
+from honcho_fallback_pydantic_ai._fallback_model import FallbackModel
 
 __all__ = ["FallbackModel"]
 

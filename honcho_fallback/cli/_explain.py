@@ -17,7 +17,7 @@ from honcho_fallback import (
     Target,
     classify,
 )
-from honcho_fallback.cli._facts import ProviderError
+from honcho_fallback.cli._response import ProviderError
 from honcho_fallback.redaction import plain
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
     from rich.console import Console
 
-    from honcho_fallback.cli._facts import Response
+    from honcho_fallback.cli._response import Response
 
 _PRIMARY = Target("primary")
 _CHAINS: Mapping[str, tuple[Target, ...]] = {

@@ -22,7 +22,7 @@ from honcho_fallback.providers._clients import (
 )
 from honcho_fallback.providers._history import can_think, portable
 from honcho_fallback.providers._provider import CallIds, Provider
-from honcho_fallback.providers._request import bound_to, is_same_place, route_in
+from honcho_fallback.providers._routes import bound_to, is_same_place, route_in
 
 __all__ = [
     "CallIds",

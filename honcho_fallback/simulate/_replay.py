@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 from honcho_fallback import Failure, FailureKind, FallbackConfigError
 from honcho_fallback.records import RecordError, read_records
-from honcho_fallback.simulate._endpoint import KEPT_ALIVE, RecordedError, dropped
 from honcho_fallback.simulate._scenario import Latency, Reply, Scenario, SimulatedTarget, Traffic
+from honcho_fallback.simulate._simulated import KEPT_ALIVE, RecordedError, dropped
 
 if TYPE_CHECKING:
     from collections.abc import Iterable

@@ -23,9 +23,9 @@ from honcho_fallback import (
     FallbackPolicy,
     Runtime,
 )
-from honcho_fallback.simulate._endpoint import Endpoint
 from honcho_fallback.simulate._policies import retry_then_next
 from honcho_fallback.simulate._report import Comparison, Report
+from honcho_fallback.simulate._simulated import Endpoint
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine, Generator, Mapping, Sequence

@@ -6,7 +6,7 @@ from typing import Any
 
 from honcho_fallback import Target
 from honcho_fallback.providers import Provider
-from honcho_fallback_langchain._history import RESPONSES, Reader, for_provider
+from honcho_fallback_langchain._message_history import RESPONSES, Reader, for_provider
 
 
 def sent_to(provider: str, history: list[Any]) -> list[Any]:

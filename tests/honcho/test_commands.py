@@ -301,7 +301,7 @@ def test_the_options_cost_nothing() -> None:
     code = (
         "import sys, honcho_fallback_honcho._commands\n"
         "heavy = ('pydantic_settings', 'dotenv', 'langchain_core', 'openai', 'rich.table', "
-        "'honcho_fallback_honcho._policies', 'honcho_fallback_honcho._doctor')\n"
+        "'honcho_fallback_honcho._loaders', 'honcho_fallback_honcho._doctor')\n"
         "print([name for name in heavy if name in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -24,8 +24,8 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import Endpoint, load_chat_models, load_policies
+from honcho_fallback_honcho._loaders import read_settings
 from honcho_fallback_honcho._model_settings import ModelSettings
-from honcho_fallback_honcho._policies import read_settings
 from honcho_fallback_honcho._settings import Settings, checked
 from tests.helpers.observers import Listener
 from tests.honcho.chat_models import settings

@@ -20,7 +20,7 @@ from langchain_core.messages.tool import invalid_tool_call, tool_call
 from langchain_core.tools import StructuredTool
 
 from honcho_fallback.providers import Provider
-from honcho_fallback_langchain._history import tools_for
+from honcho_fallback_langchain._message_history import tools_for
 from tests.helpers.histories import sent_to
 from tests.helpers.pairwise import in_turn
 

@@ -11,7 +11,7 @@ from langchain_openai import ChatOpenAI
 
 from honcho_fallback import Target
 from honcho_fallback_langchain import FallbackChatModel
-from honcho_fallback_langchain._history import Reader, for_provider, is_same_provider
+from honcho_fallback_langchain._message_history import Reader, for_provider, is_same_provider
 from tests.helpers.chat_models import NOWHERE, ScriptedChat, claude, gpt
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ResponsesRules

@@ -15,7 +15,7 @@ from langchain_google_genai import ChatGoogleGenerativeAI
 from honcho_fallback import FailureKind, StreamInterrupted
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
-from honcho_fallback_langchain._answers import has_content
+from honcho_fallback_langchain._outputs import has_content
 from tests.helpers.chat_models import (
     USAGE,
     WHERE,

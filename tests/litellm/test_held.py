@@ -15,7 +15,7 @@ import pytest
 from litellm.integrations.custom_logger import CustomLogger
 
 from honcho_fallback import FallbackRun
-from honcho_fallback_litellm._call import RouterCall
+from honcho_fallback_litellm._router_call import RouterCall
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_word as word
 

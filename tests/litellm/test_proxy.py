@@ -27,7 +27,7 @@ from honcho_fallback import (
     Target,
 )
 from honcho_fallback_litellm import FallbackProxyHandler
-from honcho_fallback_litellm._answers import headers_of
+from honcho_fallback_litellm._responses import headers_of
 from tests.helpers.litellm_proxy import (
     KEY,
     PACKAGES,

@@ -41,9 +41,9 @@ from honcho_fallback.simulate import (
     shipped,
     simulate,
 )
-from honcho_fallback.simulate._endpoint import RecordedError
 from honcho_fallback.simulate._run import run_in_virtual_time
 from honcho_fallback.simulate._scenario import Phase, Reply
+from honcho_fallback.simulate._simulated import RecordedError
 from tests.simulate.incidents import FALLBACK, PRIMARY, asked, failing, incident, only, took
 
 if TYPE_CHECKING:

@@ -7,20 +7,20 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, check_observers
-from honcho_fallback_honcho._chain import read_chain
 from honcho_fallback_honcho._notices import find_misnamed, merged
 from honcho_fallback_honcho._policy_from import timed
 from honcho_fallback_honcho._settings import checked, read_environ, read_file
 from honcho_fallback_honcho._slots import SLOTS
+from honcho_fallback_honcho._targets import read_chain
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
 
     from honcho_fallback import Credential, FallbackObserver
-    from honcho_fallback_honcho._chain import PlannedTarget
     from honcho_fallback_honcho._notices import Notice
     from honcho_fallback_honcho._settings import Settings, Toml
+    from honcho_fallback_honcho._targets import PlannedTarget
 
 logger = logging.getLogger("honcho_fallback.honcho")
 NO_CREDENTIALS: Mapping[str, Credential] = MappingProxyType({})

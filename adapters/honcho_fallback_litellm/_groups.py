@@ -16,8 +16,8 @@ from litellm.types.utils import (  # pyright: ignore[reportMissingTypeStubs] # a
 
 from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.providers import distinct_name
+from honcho_fallback_litellm._accepted_history import provider_of
 from honcho_fallback_litellm._failures import classifier_for
-from honcho_fallback_litellm._history import provider_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence

@@ -20,10 +20,9 @@ from honcho_fallback import (
     OutcomeUnknown,
     StreamInterrupted,
 )
-from honcho_fallback_litellm._answers import attach, carries, deployment_of, events_of, is_stream
-from honcho_fallback_litellm._chain import adapts_thinking, id_of, labels_of, model_of
+from honcho_fallback_litellm._accepted_history import accepted_chat, accepted_items, as_it_thinks
 from honcho_fallback_litellm._failures import is_refusal, provider_error, restore_context
-from honcho_fallback_litellm._history import accepted_chat, accepted_items, as_it_thinks
+from honcho_fallback_litellm._groups import adapts_thinking, id_of, labels_of, model_of
 from honcho_fallback_litellm._lists import Lists
 from honcho_fallback_litellm._request import (
     NARROWED,
@@ -32,13 +31,14 @@ from honcho_fallback_litellm._request import (
     REHEARSALS,
     options_of,
 )
+from honcho_fallback_litellm._responses import attach, carries, deployment_of, events_of, is_stream
 from honcho_fallback_litellm._router import LiteLLMsRests, deployments_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from honcho_fallback import Attempt, FallbackRun
-    from honcho_fallback_litellm._chain import Chain, Chains
+    from honcho_fallback_litellm._groups import Chain, Chains
     from honcho_fallback_litellm._router import Deployment, Endpoint, Rotation
 
 OUT_OF_ROTATION = "LiteLLM had taken it out of rotation"

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from honcho_fallback import ConfigOptions, FallbackConfig, FallbackObserver
-    from honcho_fallback_openai_agents._candidates import Candidate
+    from honcho_fallback_openai_agents._sdk_models import Candidate
 
 
 class FallbackProvider(ModelProvider):

@@ -34,7 +34,7 @@ from honcho_fallback.providers import (
     route_in,
     with_place,
 )
-from honcho_fallback_pydantic_ai._stream import COUNTS, EventStream, closing_chunk
+from honcho_fallback_pydantic_ai._event_stream import COUNTS, EventStream, closing_chunk
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
