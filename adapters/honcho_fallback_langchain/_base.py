@@ -78,7 +78,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
                 answer: Output = call.policy.call(call.ask, run=call.open())
             except NO_ANSWER as error:
                 answer = call.unparsed_answer(error)
-            call.passed = [answer]
+            call.handed_out = [answer]
         return answer
 
     async def ainvoke(
@@ -93,7 +93,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
                 answer: Output = await call.policy.acall(call.aask, run=call.open())
             except NO_ANSWER as error:
                 answer = call.unparsed_answer(error)
-            call.passed = [answer]
+            call.handed_out = [answer]
         return answer
 
     def stream(  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # a chat model's chunks are no answers
@@ -111,7 +111,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
             with closing(chunks):
                 for chunk in chunks:
                     if chunk is not NOTHING:
-                        yield call.passing(chunk)
+                        yield call.hand_out(chunk)
 
     async def astream(  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # a chat model's chunks are no answers
         self,
@@ -128,7 +128,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
             async with aclosing(chunks):
                 async for chunk in chunks:
                     if chunk is not NOTHING:
-                        yield call.passing(chunk)
+                        yield call.hand_out(chunk)
 
     def bind(self, **kwargs: Any) -> FallbackBinding[Input, Output]:
         """Bind keywords for every candidate; a chat model's ``model=`` is for the primary alone.
@@ -198,9 +198,9 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         return [target.client for target in self.chain.targets]
 
     def _derived(
-        self, candidates: list[Runnable[Any, Any]], options: Options, *, prepared: bool = False
+        self, candidates: list[Runnable[Any, Any]], options: Options, *, asks_once: bool = False
     ) -> Self:
-        policy_options = options if not prepared else replace(options, sdk_retries="keep")
+        policy_options = options if not asks_once else replace(options, sdk_retries="keep")
         chain = Chain.over(candidates, policy_options, self.policy)
         changes = {"candidates": candidates, "options": options, "chain": chain}
         derived = self.model_copy(update=changes)

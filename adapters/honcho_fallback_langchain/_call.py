@@ -207,7 +207,7 @@ class Call(ABC, Generic[RequestT]):
             return self.finish(attempt, self.send(self.next_request(attempt)))
         except BaseException as error:
             if self.gate is not None:
-                self.settle(error)
+                self.close_gate(error)
             raise
         finally:
             ATTEMPTS.reset(token)
@@ -225,13 +225,13 @@ class Call(ABC, Generic[RequestT]):
             return self.finish(attempt, answer)
         except BaseException as error:
             if self.gate is not None:
-                await self.asettle(error)
+                await self.aclose_gate(error)
             raise
 
     def next_request(self, attempt: Attempt) -> RequestT:
         """Return what an attempt sends; an answer before it was refused."""
         if self.gate is not None:
-            self.settle(unreadable("the answer was refused"))
+            self.close_gate(unreadable("the answer was refused"))
         self.failed = None
         target = attempt.target
         candidate = target.client if target.credential is None else with_key(target)
@@ -242,7 +242,7 @@ class Call(ABC, Generic[RequestT]):
     async def anext_request(self, attempt: Attempt) -> RequestT:
         """Return what an attempt sends; an answer before it was refused."""
         if self.gate is not None:
-            await self.asettle(unreadable("the answer was refused"))
+            await self.aclose_gate(unreadable("the answer was refused"))
         self.failed = None
         target = attempt.target
         candidate = target.client if target.credential is None else await awith_key(target)
@@ -256,7 +256,7 @@ class Call(ABC, Generic[RequestT]):
             self.failed = failed_attempts(self.run, attempt.number - 1)
         return self.failed
 
-    def gated(
+    def behind_gate(
         self, attempt: Attempt, candidate: Any, callbacks: CallbacksT
     ) -> tuple[Any, CallbacksT]:
         """Return a candidate and callbacks that show nothing before there is content to show."""
@@ -275,13 +275,13 @@ class Call(ABC, Generic[RequestT]):
             callbacks and gate.before(callbacks),
         )
 
-    def settle(self, error: BaseException | None = None) -> None:
+    def close_gate(self, error: BaseException | None = None) -> None:
         """Report what the attempt at hand holds back: if it failed, only that it is over."""
         gate, self.gate = self.gate, None
         if gate is not None:
             gate.close(error)
 
-    async def asettle(self, error: BaseException | None = None) -> None:
+    async def aclose_gate(self, error: BaseException | None = None) -> None:
         """Report what the attempt at hand holds back, in this task."""
         gate, self.gate = self.gate, None
         if gate is not None:
@@ -346,7 +346,7 @@ class ChainCall(Call[Request]):
 
     attempt: Attempt  # that streams
     manager: Any = None  # of the chain run, where somebody listens
-    passing_attempt: Attempt | None = None
+    attempt_of_chunks: Attempt | None = None
     unparsed: tuple[()] | tuple[Any] = ()  # the last answer that nothing was parsed of
 
     def __init__(
@@ -364,7 +364,7 @@ class ChainCall(Call[Request]):
         # Both are for this run and no child of it.
         self.run_name = self.config.pop("run_name", None)
         self.run_id = self.config.pop("run_id", None)
-        self.passed: list[Any] = []  # of the attempt that passes; without a run the last alone
+        self.handed_out: list[Any] = []  # of that attempt; without a run the last alone
 
     def __enter__(self) -> Self:
         callbacks = self.managed(CallbackManager)
@@ -374,7 +374,7 @@ class ChainCall(Call[Request]):
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if not isinstance(error, GeneratorExit):
-            self.settle(error)
+            self.close_gate(error)
         if self.manager is not None:
             self.end(error)
 
@@ -386,14 +386,14 @@ class ChainCall(Call[Request]):
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
         if not isinstance(error, GeneratorExit):
-            await self.asettle(error)
+            await self.aclose_gate(error)
         if self.manager is not None:
             await self.end(error)
 
     def end(self, error: BaseException | None) -> Any:
         """Close the chain run with what was handed out; in a task, return what closes it."""
         if error is None or isinstance(error, GeneratorExit):  # the reader has enough: no error
-            return self.manager.on_chain_end(merged(self.passed))
+            return self.manager.on_chain_end(merged(self.handed_out))
         return self.manager.on_chain_error(error)
 
     def named(self) -> dict[str, Any]:
@@ -461,7 +461,7 @@ class ChainCall(Call[Request]):
                 callbacks.add_metadata(metadata)
             if attempt.number > 1:
                 callbacks.add_tags([f"fallback:attempt:{attempt.number}"])
-        candidate, callbacks = self.gated(attempt, candidate, callbacks)
+        candidate, callbacks = self.behind_gate(attempt, candidate, callbacks)
         if callbacks is not None:
             config = cast("RunnableConfig", {**config, "callbacks": callbacks})
         return Request(candidate, candidate_input, config, kwargs)
@@ -509,7 +509,7 @@ class ChainCall(Call[Request]):
             if last is NOTHING:
                 yield NOTHING
         except BaseException as error:
-            self.settle(error)
+            self.close_gate(error)
             raise
         finally:
             if isinstance(chunks, Generator):
@@ -531,7 +531,7 @@ class ChainCall(Call[Request]):
             if last is NOTHING:
                 yield NOTHING
         except BaseException as error:
-            await self.asettle(error)
+            await self.aclose_gate(error)
             raise
         finally:
             if isinstance(chunks, AsyncGenerator):
@@ -546,19 +546,19 @@ class ChainCall(Call[Request]):
             self.run.commit()
         return content
 
-    def passing(self, chunk: Any) -> Any:
+    def hand_out(self, chunk: Any) -> Any:
         """Mark an attempt's first chunk and a message's last."""
         replaced: Any = None
-        if self.passing_attempt is not self.attempt:
-            replaced = getattr(self.passed[-1], "id", None) if self.passed else None
-            self.passing_attempt, self.passed = self.attempt, []
+        if self.attempt_of_chunks is not self.attempt:
+            replaced = getattr(self.handed_out[-1], "id", None) if self.handed_out else None
+            self.attempt_of_chunks, self.handed_out = self.attempt, []
         if ends_message(chunk):
             (chunk,) = marked([chunk], self.attempt, self.failed_before(self.attempt))
         if replaced is not None:
             chunk = mark_replacement(chunk, replaced)
         if self.manager is None:
-            self.passed.clear()
-        self.passed.append(chunk)
+            self.handed_out.clear()
+        self.handed_out.append(chunk)
         return chunk
 
 

@@ -120,7 +120,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         changed = each(
             self._clients(), lambda model: model.bind_tools(tools, **kwargs), "tools", _BOUND_TOOLS
         )
-        return self._derived(changed, self.options, prepared=True).bind()
+        return self._derived(changed, self.options, asks_once=True).bind()
 
     def with_structured_output(
         self, schema: Any, **kwargs: Any

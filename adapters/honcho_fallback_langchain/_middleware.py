@@ -201,7 +201,7 @@ class AgentCall(Call[ModelRequest[Any]]):
             parameters = parameters_of(attempt.target.client, request.model_settings)
             self.run.report(parameters=parameters)
         candidate, changes = self._as_taken(attempt, candidate)
-        model, callbacks = self.gated(attempt, candidate, self.around.get("callbacks"))
+        model, callbacks = self.behind_gate(attempt, candidate, self.around.get("callbacks"))
         if self.gate is not None:
             self.config = {**self.around, "callbacks": callbacks}
         if self.required:  # a middleware inside may ask another model
@@ -391,11 +391,11 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             run = call.open()
             call.policy.call(call.ask, run=run)
         except BaseException as error:
-            call.settle(error)
+            call.close_gate(error)
             call.fail_turn(error)
             raise
         if call.gate is not None:
-            call.settle()
+            call.close_gate()
         return call.with_turn()
 
     async def awrap_model_call(
@@ -409,11 +409,11 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             run = call.open()
             await call.policy.acall(call.aask, run=run)
         except BaseException as error:
-            await call.asettle(error)
+            await call.aclose_gate(error)
             call.fail_turn(error)
             raise
         if call.gate is not None:
-            await call.asettle()
+            await call.aclose_gate()
         return call.with_turn()
 
     def _call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> AgentCall:

@@ -44,7 +44,7 @@ class FallbackRunnable(FallbackBase[Input, Output, Output]):
     def over(
         cls, candidates: list[Runnable[Any, Any]], options: Options, before: FallbackPolicy
     ) -> Self:
-        """Make one of candidates that a chat model has prepared, with its options and policy.
+        """Make one of candidates that a chat model has derived, with its options and policy.
 
         They ask nobody but their model, and an integration's parser reads its answer.
         """

@@ -56,7 +56,7 @@ ENDPOINTS = tuple(
 
 
 class Endpoints:
-    """Stand in for the endpoints of one Router, which is held weakly.
+    """Stand in for the endpoints of one Router, which is own_endpoint weakly.
 
     Args:
         router: A ``litellm.Router``.
@@ -92,15 +92,15 @@ class Endpoints:
 
     def _replacement(self, endpoint: Endpoint, own: Callable[..., Any]) -> Any:
         # A bound method would hold the Router.
-        held: Any = weakref.WeakMethod(own) if hasattr(own, "__self__") else lambda: own
+        own_endpoint: Any = weakref.WeakMethod(own) if hasattr(own, "__self__") else lambda: own
 
         async def in_a_task(*args: Any, **kwargs: Any) -> Any:
-            theirs = held()
+            theirs = own_endpoint()
             call = self._read(endpoint, theirs, args, kwargs)
             return await (theirs(*args, **kwargs) if call is None else self._aask(call))
 
         def in_a_thread(*args: Any, **kwargs: Any) -> Any:
-            theirs = held()
+            theirs = own_endpoint()
             call = self._read(endpoint, theirs, args, kwargs)
             return theirs(*args, **kwargs) if call is None else self._ask(call)
 

@@ -185,9 +185,9 @@ class FallbackModel(OwnFallbackModel):
 
         def ask(attempt: Attempt) -> Awaitable[RequestUsage]:
             model = self.models[attempt.position]
-            prepared = model.prepare_messages(messages, parameters)
+            for_model = model.prepare_messages(messages, parameters)
             return model.count_tokens(
-                prepared, self._settings_for(attempt, model_settings), parameters
+                for_model, self._settings_for(attempt, model_settings), parameters
             )
 
         unfit = self._unfit(messages, model_settings, parameters)

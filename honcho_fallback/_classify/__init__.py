@@ -81,9 +81,9 @@ class _CauseWalk(NamedTuple):
         if type(exc) is RuntimeError and isinstance(ended, StopIteration | StopAsyncIteration):
             return self.classify(ended)
         cls: Any = type(exc)
-        settled = origin(cls)
-        if settled is not None and (settled.kind is Kind.CANCELLED or not self.rules):
-            return self._plain_failure(settled.kind, settled.reason)
+        by_origin = origin(cls)
+        if by_origin is not None and (by_origin.kind is Kind.CANCELLED or not self.rules):
+            return self._plain_failure(by_origin.kind, by_origin.reason)
         if isinstance(exc, BaseExceptionGroup):
             nothing = self._plain_failure(Kind.LOCAL, _NOTHING)
             walk = self._replace(depth=self.depth + 1)  # each member had a request of its own
@@ -91,9 +91,9 @@ class _CauseWalk(NamedTuple):
             failures = [walk._replace(outermost=one).classify(one) or nothing for one in members]
             failure = min(failures, key=lambda one: SEVERITY[one.kind], default=None)
             return failure and of_group(exc, failure, failures)
-        return self._facts_failure(exc, settled)
+        return self._facts_failure(exc, by_origin)
 
-    def _facts_failure(self, exc: BaseException, settled: Row | None) -> Failure | None:
+    def _facts_failure(self, exc: BaseException, by_origin: Row | None) -> Failure | None:
         facts = read_facts(exc)
         rule = default = None
         if self.rules:
@@ -108,8 +108,8 @@ class _CauseWalk(NamedTuple):
         if self.rules:
             rule = first_fitting(self.rules, exc, facts, status)
         failure = None
-        if settled is not None:
-            failure = self._plain_failure(settled.kind, settled.reason)
+        if by_origin is not None:
+            failure = self._plain_failure(by_origin.kind, by_origin.reason)
         elif row is None or row.wraps:
             failure = self._cause_failure(exc, row)
         failure = failure or (row and self._failure(row, status, facts))

@@ -110,11 +110,11 @@ class Vocabulary:
     def _find(self, word: str) -> _Word:
         """Return what all entries that fit a word say of it."""
         known, is_run = _Word(is_between=True) if word in _BETWEEN else _NOTHING, word >= _RUNS
-        for entry, meant in self._entries.get("" if is_run else word[:2], {}).items():
+        for entry, meaning in self._entries.get("" if is_run else word[:2], {}).items():
             stem = entry.removesuffix("*")
             is_begun = stem is not entry and word.startswith(stem)
             if word == entry or is_begun or (is_run and entry in word):
-                known = _both(known, meant)
+                known = _both(known, meaning)
         return known
 
     def _word(self, token: str) -> _Word:

@@ -226,10 +226,10 @@ def repeatable(call: CallState) -> int | None:
     The last one, or the last outside of a cooldown: what fails while it rests is no news, and a
     target that failed for the first time a second ago may be back.
     """
-    passing = [n for n, one in enumerate(call.past) if one.failure and one.failure.transient]
-    if not passing or (call.past[-1].note != FORCED and passing[-1] != len(call.past) - 1):
+    transient = [n for n, one in enumerate(call.past) if one.failure and one.failure.transient]
+    if not transient or (call.past[-1].note != FORCED and transient[-1] != len(call.past) - 1):
         return None  # what the chain ended with does not pass
-    return next((n for n in reversed(passing) if call.past[n].note != FORCED), passing[-1])
+    return next((n for n in reversed(transient) if call.past[n].note != FORCED), transient[-1])
 
 
 def granted_retry(call: CallState, failure: Failure, error: Exception) -> Retry | None:

@@ -161,7 +161,7 @@ class _Failed(NamedTuple):
     missed: bool = False  # there is no tool of that name
 
     @property
-    def passing(self) -> bool:
+    def may_pass(self) -> bool:
         """Tell whether it may pass by itself."""
         return self.limit == "recoverable_identical"
 
@@ -188,7 +188,7 @@ def _after(
     failures = [_failed(outcome) for outcome in batch if outcome.failed]
     succeeded = len(failures) < len(batch)
     # A tool that polls may wait for as long as it likes; a failure that may pass is waiting, too.
-    counting = [one for one in failures if not (one.passing and one.tool in exempt)]
+    counting = [one for one in failures if not (one.may_pass and one.tool in exempt)]
     identical, alike = _same_again(state, counting, limits, succeeded=succeeded)
     varied, passing, in_a_row = _in_a_row(state, counting, limits, succeeded=succeeded)
     cycle = _CONTINUE
@@ -233,7 +233,7 @@ def _in_a_row(
     failures = [one for one in failures if not one.missed]
     if not failures:
         return state.varied, state.recoverable_varied, _CONTINUE
-    ordinary = [one for one in failures if not one.passing]
+    ordinary = [one for one in failures if not one.may_pass]
     if ordinary:
         times = state.varied + 1
         return times, 0, _reached("varied_failures", times, ordinary[-1], limits)
@@ -257,7 +257,7 @@ def _with_round(
     calls = digest(*sorted(outcome.call for outcome in batch))
     succeeded = [outcome.signature for outcome in batch if not outcome.failed]
     results = digest(*sorted(one.key for one in failures), *sorted(succeeded))
-    event = f"{calls} {results}{_PASSING_END if any(one.passing for one in failures) else ''}"
+    event = f"{calls} {results}{_PASSING_END if any(one.may_pass for one in failures) else ''}"
     earlier = state.rounds[::-1]
     same = [one == event for one in earlier]
     repeats = _counted(state.repeats, same)
