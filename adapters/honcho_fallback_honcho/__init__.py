@@ -25,11 +25,11 @@ __all__ = [
 # no LangChain.
 _HOMES = {
     "Endpoint": "_endpoint",
-    "LoadOptions": "_policies",
+    "LoadOptions": "_loaders",
     "load_chat_models": "_chat_models",
-    "load_policies": "_policies",
+    "load_policies": "_loaders",
     "policy_from": "_policy_from",
-    "portable_history": "_history",
+    "portable_history": "_tool_history",
 }
 
 
