@@ -10,8 +10,7 @@ if find_spec("agents") is None:
         "'honcho-fallback[openai-agents]', in a checkout pip install '.[openai-agents]'"
     )
 
-from honcho_fallback_openai_agents._fallback_provider import FallbackProvider
-from honcho_fallback_openai_agents._model import FallbackModel
+from honcho_fallback_openai_agents._model import FallbackModel, FallbackProvider
 
 __all__ = ["FallbackModel", "FallbackProvider"]
 

@@ -8,7 +8,7 @@ lifecycle of its models, each candidate is a chain of one that switches on nothi
 
 from __future__ import annotations
 
-from contextlib import aclosing, asynccontextmanager, contextmanager
+from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
@@ -34,10 +34,17 @@ from honcho_fallback.providers import (
     route_in,
     with_place,
 )
-from honcho_fallback_pydantic_ai._event_stream import COUNTS, EventStream, closing_chunk
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterable, Mapping
+    from collections.abc import (
+        AsyncGenerator,
+        AsyncIterator,
+        Awaitable,
+        Callable,
+        Generator,
+        Iterable,
+        Mapping,
+    )
 
     from pydantic_ai.messages import ModelMessage, ModelResponseStreamEvent
     from pydantic_ai.models import ModelRequestParameters, StreamedResponse
@@ -56,6 +63,9 @@ if TYPE_CHECKING:
     Candidate = Model | Target | str
 
 _ANTHROPIC = "anthropic"
+
+# What is told of usage, under the names that Pydantic AI and a record have in common.
+_COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
 
 # Settings that name what one provider keeps; a model of another ignores them, and with them the
 # conversation. "auto" is safe: Pydantic AI then sends a stranger the whole history.
@@ -167,12 +177,12 @@ class FallbackModel(OwnFallbackModel):
                 opened.append(stream)
                 async for event in stream:
                     yield event
-                yield closing_chunk(stream.get())
+                yield _closing_chunk(stream.get())
 
         events = self.policy.astream(ask, run=run, partial=self._partial)
         async with aclosing(events):
             first = await anext(events, None)
-            yield cast("StreamedResponse", EventStream(opened, first, events))
+            yield cast("StreamedResponse", _EventStream(opened, first, events))
 
     async def count_tokens(
         self,
@@ -305,6 +315,74 @@ class _Candidate(OwnFallbackModel):
                 yield stream
 
 
+def _closing_chunk(response: ModelResponse) -> Any:
+    """Return what the policy learns of a stream at its end: how it ended and what it cost.
+
+    No event of Pydantic AI says so; the form is one that ``read_answer`` knows.
+    """
+    # Not every model says why it ended, but Pydantic AI knows of some that they had not.
+    unsaid = None if response.state == "incomplete" else "stop"
+    counts = {name: getattr(response.usage, name) for name in _COUNTS}
+    return {
+        "type": "message_delta",
+        "delta": {"stop_reason": response.finish_reason or unsaid},
+        "usage": counts if response.usage.has_values() else None,
+        "model": response.model_name,
+    }
+
+
+class _EventStream:
+    """Stand for the stream of whoever answers, whose chunks come through the policy.
+
+    Everything else is the own of the stream that was opened last: its response, its usage, its
+    state, and its class.
+    """
+
+    def __init__(
+        self, opened: list[StreamedResponse], first: Any, chunks: AsyncGenerator[Any, None]
+    ) -> None:
+        own = {"_opened": opened, "_chunks": chunks}
+        # Under this name Pydantic AI puts an iterator of its own around it, to look at the first.
+        self.__dict__.update(own, _event_iterator=self._read(first, chunks))
+
+    @property
+    def _source(self) -> StreamedResponse:
+        stream: StreamedResponse = self.__dict__["_opened"][-1]
+        return stream
+
+    @property  # type: ignore[misc] # object's can be written
+    def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride] # the same
+        return type(self._source)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._source, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in self.__dict__:
+            self.__dict__[name] = value
+        else:
+            setattr(self._source, name, value)
+
+    def __aiter__(self) -> AsyncIterator[ModelResponseStreamEvent]:
+        events: AsyncIterator[ModelResponseStreamEvent] = self._event_iterator
+        return events
+
+    async def cancel(self) -> None:
+        """End the stream; the call is one that its reader abandoned."""
+        await self._source.cancel()
+        # Another task may be reading: for that one the stream just ends.
+        with suppress(RuntimeError):
+            await self._chunks.aclose()
+
+    @staticmethod
+    async def _read(first: Any, chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
+        if first is not None and not isinstance(first, dict):
+            yield first
+        async for chunk in chunks:
+            if not isinstance(chunk, dict):
+                yield chunk
+
+
 @contextmanager
 def _unwrapped() -> Generator[None]:
     error: Exception | None = None
@@ -375,7 +453,7 @@ def _failed_attempts(record: CallRecord) -> list[ModelRequestAttempt]:
             error=None if one.usage else f"{one.error}: {one.kind}",
             timestamp=began + timedelta(seconds=one.started),
             duration=timedelta(seconds=one.seconds),
-            usage=RequestUsage(**{name: one.usage.get(name, 0) for name in COUNTS})
+            usage=RequestUsage(**{name: one.usage.get(name, 0) for name in _COUNTS})
             if one.usage
             else None,
         )

@@ -148,6 +148,8 @@ class _CauseWalk(NamedTuple):
         if kind is Kind.RATE_LIMIT and wait is None:
             wait = in_text(facts.message.lower())
         if not by_rule:
+            if kind is Kind.QUOTA and facts.is_per_minute:  # Google says "quota" of either
+                kind, reason = Kind.RATE_LIMIT, "a quota per minute"
             if kind is Kind.RATE_LIMIT and wait is not None and wait >= _LONG_WAIT:
                 kind, reason = Kind.QUOTA, "a rate limit that lasts for hours"
             reached, scope = outcome(self.outermost, row, facts)

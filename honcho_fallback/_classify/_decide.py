@@ -13,7 +13,13 @@ import re
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback._classify._origin import may_speak, of_errno, reads_answer, speaks_of_models
+from honcho_fallback._classify._origin import (
+    may_speak,
+    of_errno,
+    read_last,
+    reads_answer,
+    speaks_of_models,
+)
 from honcho_fallback._classify._read import plain
 from honcho_fallback._classify._tables import (
     CODES,
@@ -34,12 +40,16 @@ if TYPE_CHECKING:
 
 # What a bug in the program raises: no provider wrote these texts, so they are not read.
 _BUGS: tuple[type[Exception], ...] = tuple(getattr(builtins, name) for name in WORDS["bugs"])
-_PARTS = WORDS["parts"]
+_PARTS, _LISTS = WORDS["parts"], WORDS["lists"]
 _OPERATIONS = WORDS["operations"]
 # Who finds a request bad says why; a gateway that lost its upstream does not.
-_WORDLESS = Row(Kind.SERVER_ERROR, "a 400 without a word")
+_WORDLESS = Row(Kind.SERVER_ERROR, "a refusal without a word, or with a page")
 _UNREAD = Row(Kind.MALFORMED_RESPONSE, "a library could not read the answer")
 _OTHER_SERVICE = Row(Kind.LOCAL, "an operation of another service than a model's")
+# Statuses of a server in between that lost its way, where it has nothing to say of the request.
+_GATEWAYS_OWN = frozenset({400, 405, 406, 418, 421, 426})
+_PAGE = re.compile(r"\s*<(?:!doctype|html|head|body)\b", re.IGNORECASE)
+_OF_THE_CALLER = frozenset({Kind.INVALID_REQUEST, Kind.CONTENT_POLICY})
 # What a class that is only named in a text does not settle.
 _VAGUE = frozenset({Kind.SERVER_ERROR, Kind.LOCAL, Kind.MALFORMED_RESPONSE})
 _NAMED = [re.escape(status.phrase.lower()) for status in HTTPStatus if status >= 400]
@@ -75,7 +85,7 @@ def decide(
         return (None if named else _OTHER_SERVICE), facts.status
     if call:  # the words of the operation's name are no message
         facts = facts._replace(text=_CALLING.sub(r"(\1)", facts.text))
-    reads = type(exc).__module__ == "builtins" and reads_answer(exc)
+    reads = type(exc).__module__.startswith(("builtins", "pydantic_core")) and reads_answer(exc)
     if (reads or of_model) and (code := _LEADING.search(facts.message)):
         facts = facts._replace(codes=[*facts.codes, code[1] or code[2]])
     stated = facts.error or next(filter(None, map(GENERIC.get, facts.codes)), None)
@@ -86,13 +96,13 @@ def decide(
         found_row = _of_library(row, facts)
     if found_row is not None:
         return found_row, facts.error or facts.status
-    number = stated
-    if number is None and row is not None:
-        number = 500 if row.strong else STATUS_OF.get(row.kind)
+    number = stated if stated or row is None else 500 if row.strong else STATUS_OF.get(row.kind)
     if number is not None:
         return _under_status(facts, number, stated)
     if row is not None:
-        return (None if named and row.kind is Kind.LOCAL else row), facts.status
+        if row.kind is Kind.LOCAL and (named or reads):
+            row = _UNREAD if reads else None
+        return row, facts.status
     cls: Any = type(exc)
     may_be_read = of_model or may_speak(cls)
     found = _without_status(exc, facts, may_be_read=may_be_read, is_providers=bool(call) or reads)
@@ -113,15 +123,18 @@ def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, i
     row = facts.row
     catch_all = row is not None and row.strong  # a connection class, which hides anything
     specific, inner = _specific(facts, number)
+    is_page = _PAGE.match(facts.message) is not None
+    if is_page and specific is not None and specific.kind in _OF_THE_CALLER:
+        specific = None  # what a proxy says in a page is about itself
     lost = specific is not None and specific.kind is Kind.CONNECTION and specific.scope is None
     if specific is not None and not (catch_all and lost):
         return specific, facts.error or inner or facts.status
     if row is not None and (catch_all or stated is None):
         return row, facts.status
-    is_refused = row is not None and row.kind is Kind.INVALID_REQUEST  # by an SDK's own class
-    if is_refused and number == HTTPStatus.BAD_REQUEST and facts.has_body is False:
+    by_status = _of_status(number)
+    if number in _GATEWAYS_OWN and (is_page or facts.has_body is False):
         return _WORDLESS, facts.status
-    return _of_status(number), facts.error or facts.status
+    return by_status, facts.error or facts.status
 
 
 def _without_status(
@@ -130,7 +143,7 @@ def _without_status(
     """Judge an exception of a class that no table names, which carries no error status."""
     if isinstance(exc, OSError):
         return of_errno(exc, facts.message), None
-    if isinstance(exc, _BUGS):
+    if isinstance(exc, _BUGS) or (type(exc) is TypeError and "'NoneType'" in facts.message):
         return _missing_part(exc), None
     # Whoever raises these may be the program itself, which also writes of limits and numbers.
     builtin = type(exc).__module__ == "builtins" and isinstance(exc, ValueError | TypeError)
@@ -206,5 +219,7 @@ def _missing_part(exc: BaseException) -> Row | None:
             return Row(Kind.MALFORMED_RESPONSE, f"the answer has no {part}")
         case AttributeError(obj=str(page)) if page.lstrip().startswith("<"):
             return Row(Kind.MALFORMED_RESPONSE, "a page came where an answer was expected")
+        case IndexError() | TypeError() if not _LISTS.keys().isdisjoint(read_last(exc)):
+            return Row(Kind.MALFORMED_RESPONSE, "a part of the answer is not there")
         case _:
             return None

@@ -126,6 +126,12 @@ class Facts(NamedTuple):
     document: Document = Document()  # what the body says
 
     @property
+    def is_per_minute(self) -> bool:
+        """Tell whether the limits that Google names are those of a minute alone."""
+        text = "\n".join(self.document.subjects)
+        return "PerMinute" in text and "PerDay" not in text
+
+    @property
     def is_models(self) -> bool:
         """Tell whether a limit or a refused key is that of one model alone.
 
@@ -146,7 +152,8 @@ def read_facts(exc: BaseException) -> Facts:
     bodies = (own.get("body"), own.get("details"), own.get("error"), answer.get("_content"))
     for body in (*bodies, _raised_document(exc)):
         if isinstance(body, (dict, list, str, bytes)) and body:
-            document.read(body)
+            # Google's endpoint for OpenAI's protocol puts its document into a list.
+            document.read(body[0] if isinstance(body, list) and len(body) == 1 else body)
             break
     came = bool(document.texts or document.codes)
     has_body = came if came or answer.get("_content") is not None else None

@@ -39,6 +39,7 @@ _ERRNO = re.compile(r"\[Errno (\d{1,4})\]")
 _OTHER_ADDRESS = Row(Kind.LOCAL, "an address of another service than a model's")
 _OTHER_WORDS = Row(Kind.LOCAL, "the message names a service that is no model's")
 _VERSION = re.compile(r"v\d\w*|openai|anthropic")
+_READS_JSON = frozenset({"model_validate_json", "validate_json"})
 _BODILESS = frozenset({"GET", "HEAD", "OPTIONS", "DELETE"})  # methods that bring no prompt
 _URL = re.compile(r"([\w+]+)://(?:[^/?#@]*@)?([^/?#:]+)[^/?#]*([^?#]*\??)")
 # A field of a request's JSON that only a model is asked with; it stands near the beginning.
@@ -109,7 +110,8 @@ def reads_answer(exc: BaseException) -> bool:
     """Tell whether a model's SDK or a framework raised this while it read an answer.
 
     Its innermost functions are theirs, and one of them was given an answer. What they raise before
-    they ask is the program's mistake, and so is what a function of the program raises.
+    they ask is the program's mistake, and so is what a function of the program raises; but whoever
+    has pydantic read JSON was given a text, and who decodes for a client was sent its bytes.
     """
     codes = [
         (frame.f_globals.get("__name__"), frame.f_code) for frame, _ in walk_tb(exc.__traceback__)
@@ -118,12 +120,25 @@ def reads_answer(exc: BaseException) -> bool:
         top, _, rest = str(module).partition(".")
         if top in sys.stdlib_module_names:
             continue
-        if _MODELS.isdisjoint((top, f"{top}.{rest.partition('.')[0]}")):
+        if top == "pydantic":
+            if code.co_name in _READS_JSON:
+                return True
+            continue
+        places = (top, f"{top}.{rest.partition('.')[0]}")
+        if isinstance(exc, UnicodeDecodeError):
+            return not _KNOWN.keys().isdisjoint(places)
+        if _MODELS.isdisjoint(places):
             return False
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         if not WORDS["answer_arguments"].keys().isdisjoint(names):
             return True
     return False
+
+
+def read_last(exc: BaseException) -> tuple[str, ...]:
+    """Name what the function that raised reads of objects, such as an answer's choices."""
+    frames = [frame for frame, _ in walk_tb(exc.__traceback__)]
+    return frames[-1].f_code.co_names if frames else ()
 
 
 def speaks_of_models(text: str) -> bool:

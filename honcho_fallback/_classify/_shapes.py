@@ -76,7 +76,9 @@ def shape_of(item: Any) -> Shape | None:
     for name, shape in _BY_FIELD.items():
         if name in fields and (sure or not fields.keys().isdisjoint(shape.marks)):
             return shape
-    return None
+    # OpenAI's SDK makes its class of whatever came, also of a document that says nothing of it.
+    is_response = type(item).__name__ == "Response" and type(item).__module__.startswith("openai.")
+    return _BY_VALUE["response"] if is_response else None
 
 
 def opened(item: Any) -> tuple[Shape | None, Any]:

@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 # the target that was asked for is worth them, and a person hardly notices.
 SHORT_WAIT = 2.0
 
+_TOO_MANY = 429
 _LARGER_WINDOW = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
 
 
@@ -133,7 +134,7 @@ def options(
         yield Recover(refresh)
     fit = fitting(policy, call)
     others = fit if switches(policy, call, failure) else ()
-    left = call.remaining if failure.kind in _LARGER_WINDOW else fit
+    left = call.remaining if _is_of_a_window(failure) else fit
     again = None if left else repeatable(call)
     if not others and again is None:
         # Where the chain ends with a failure that would have switched, the chain is exhausted;
@@ -210,7 +211,7 @@ def switches(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
 def fitting(policy: ResolvedPolicy, call: CallState) -> Sequence[int]:
     """List those of the remaining positions that could take the request."""
     failures = [(one.attempt.target, one.failure) for one in call.past]
-    overflown = [target for target, one in failures if one and one.kind in _LARGER_WINDOW]
+    overflown = [target for target, one in failures if one and _is_of_a_window(one)]
     if not overflown or not call.remaining:
         return call.remaining
     # What nobody knows is asked: only a window that is known to be no larger than one that was too
@@ -218,6 +219,15 @@ def fitting(policy: ResolvedPolicy, call: CallState) -> Sequence[int]:
     most = max(target.context_window or 0 for target in overflown)
     windows = {n: policy.chain[n].context_window for n in call.remaining}
     return [n for n, size in windows.items() if size is None or size > most]
+
+
+def _is_of_a_window(failure: Failure) -> bool:
+    """Tell whether a request was larger than a model's window.
+
+    One that is larger than what an account may send in a minute is no smaller for a larger model.
+    """
+    is_of_a_minute = failure.status == _TOO_MANY or failure.code == "rate_limit_exceeded"
+    return failure.kind in _LARGER_WINDOW and not is_of_a_minute
 
 
 def repeatable(call: CallState) -> int | None:

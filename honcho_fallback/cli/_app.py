@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
-from honcho_fallback.cli import _explain, _response
+from honcho_fallback.cli import _explain
 from honcho_fallback.records import read_records
 
 if TYPE_CHECKING:
@@ -66,7 +66,7 @@ def explain(  # one per option
     """Say what a provider's error means and what the default policy would do about it."""
     try:
         config = FallbackConfig(rules=rules)
-        response = _response.read_response(status, body, header or [])
+        response = _explain.read_response(status, body, header or [])
     except FallbackConfigError as error:
         _refuse(error)
     explanation = _explain.explain(response, config)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tenacity
@@ -13,19 +14,17 @@ from rich.text import Text
 from honcho_fallback import (
     Failure,
     FallbackConfig,
+    FallbackConfigError,
     FallbackPolicy,
     Target,
     classify,
 )
-from honcho_fallback.cli._response import ProviderError
 from honcho_fallback.redaction import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Mapping, Sequence
 
     from rich.console import Console
-
-    from honcho_fallback.cli._response import Response
 
 _PRIMARY = Target("primary")
 _CHAINS: Mapping[str, tuple[Target, ...]] = {
@@ -34,6 +33,50 @@ _CHAINS: Mapping[str, tuple[Target, ...]] = {
 }
 
 LONGEST_WAIT = tenacity.wait_exponential(multiplier=0.5, max=8)  # the default's, without jitter
+
+
+class Response(NamedTuple):
+    """Hold what is known of a failed response, where SDKs' responses have it."""
+
+    status_code: int | None
+    headers: dict[str, str]
+    body: Any
+
+
+class ProviderError(Exception):
+    """Carry the facts where SDKs carry them.
+
+    Args:
+        response: What is known of the response.
+    """
+
+    def __init__(self, response: Response) -> None:
+        body = response.body
+        super().__init__(body if isinstance(body, str) else json.dumps(body) if body else "")
+        self.status_code, self.body, self.response = response.status_code, body, response
+
+
+def read_response(status: int | None, body: str | None, header: Sequence[str]) -> Response:
+    """Read the facts from the options; a body of ``-`` is standard input."""
+    if status is None and body is None and not header:
+        fix = "give --status, --body or --header"
+        raise FallbackConfigError.about("explain", "no facts", fix)
+    headers: dict[str, str] = {}
+    for line in header:
+        name, colon, value = line.partition(":")
+        if not (colon and name.strip()):
+            problem, fix = f"{line!r} is no header", "write it as 'name: value'"
+            raise FallbackConfigError.about("--header", problem, fix)
+        headers[name.strip().lower()] = value.strip()
+    text = sys.stdin.read() if body == "-" else body
+    # A gateway's error page is the body as it is; JSON that a shell has spoilt is a mistake.
+    if text is None or text.lstrip().startswith("<"):
+        return Response(status, headers, text)
+    try:
+        return Response(status, headers, json.loads(text))
+    except ValueError as error:
+        fix = "quote it for your shell, or pass - and the body on standard input"
+        raise FallbackConfigError.about("--body", f"no JSON ({error})", fix) from None
 
 
 class Verdict(NamedTuple):

@@ -113,9 +113,10 @@ class Facts(BaseModel):
     facts: list[str]
 
 
-def invalid(model: type[BaseModel], text: str) -> Exception:
+def invalid(model: type[BaseModel], given: str | dict[str, Any]) -> Exception:
+    read = model.model_validate_json if isinstance(given, str) else model.model_validate
     with pytest.raises(ValidationError) as caught:
-        model.model_validate_json(text)
+        read(given)  # type: ignore[arg-type] # each its own
     return caught.value
 
 
@@ -145,10 +146,10 @@ def test_junk_switches(error: Exception, config: FallbackConfig | None) -> None:
 @pytest.mark.parametrize(
     ("error", "options"),
     [
-        (invalid(ModelConfig, "{}"), {}),
-        (invalid(Facts, "{}"), {"config": FallbackConfig(rules=of_program(ValidationError))}),
+        (invalid(ModelConfig, {}), {}),
+        (invalid(Facts, {}), {"config": FallbackConfig(rules=of_program(ValidationError))}),
         (
-            invalid(Facts, "{}"),
+            invalid(Facts, {}),
             {"config": FallbackConfig(rules={"error": "ValidationError", "kind": "local"})},
         ),
     ],

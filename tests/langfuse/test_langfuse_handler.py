@@ -32,7 +32,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langfuse import LangfuseCallbackHandler
-from honcho_fallback_langfuse._plain import plain
+from honcho_fallback_langfuse._generation import plain
 from honcho_fallback_otel import OpenTelemetryHandler
 from tests.helpers.langfuse_server import langfuse_memory
 from tests.helpers.langfuse_speakers import BUCKETS, MESSAGES, TEXT

@@ -873,3 +873,18 @@ def test_none_of_them_ever_raises(answer: Any) -> None:
         assert type(thinks(one)) is bool
         failure = check_response(one)
         assert failure is None or (failure.kind in FailureKind and failure.reason)
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"error": "the runner crashed"},
+        {"detail": "no such page"},
+        {"object": "response", "status": "completed", "output": None},
+    ],
+)
+def test_a_response_without_output_is_no_answer(document: dict[str, Any]) -> None:
+    """OpenAI's SDK makes its object of whatever came under HTTP 200."""
+    failure = check_response(openai.types.responses.Response.construct(**document))
+    assert failure is not None
+    assert failure.kind is FailureKind.MALFORMED_RESPONSE

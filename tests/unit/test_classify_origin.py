@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import httpx2
 import openai
+import pydantic
 import pytest
 from openai.types.responses import ResponseError
 
@@ -243,7 +244,7 @@ def test_what_holds_the_address_may_be_hostile() -> None:
 
 
 def test_a_400_without_a_word_is_a_gateways() -> None:
-    """Who finds a request bad says why: an SDK's error whose body is known to be empty."""
+    """Who finds a request bad says why: an error whose body is known to be empty does not."""
 
     def refused(status: int, **answer: Any) -> Any:
         error: Any = made("BadRequestError", "openai", "Bad Request")
@@ -256,7 +257,7 @@ def test_a_400_without_a_word_is_a_gateways() -> None:
     assert classify(refused(400, content=b"no")).kind is Kind.INVALID_REQUEST
     assert classify(refused(422, content=b"")).kind is Kind.INVALID_REQUEST
     assert classify(refused(400, stream=httpx.ByteStream(b""))).kind is Kind.INVALID_REQUEST
-    assert classify(answered(INFERENCE, 400, content=b"")).kind is Kind.INVALID_REQUEST
+    assert classify(answered(INFERENCE, 400, content=b"")).kind is Kind.SERVER_ERROR
 
 
 def test_words_of_other_services_tell_where_there_is_no_address() -> None:
@@ -379,6 +380,49 @@ def test_a_function_of_the_program_is_never_a_library() -> None:
     for error in (own, inside):
         assert classify(error).kind is Kind.LOCAL
         assert classify(error, only_models=True).kind is Kind.LOCAL
+
+
+@pytest.mark.parametrize("choices", [[], None])
+def test_an_answer_without_choices_is_no_answer_to_the_program_either(choices: Any) -> None:
+    """``response.choices[0].message.content`` is what everybody writes; another index is a bug."""
+    error = raising("house.llm", READ, SimpleNamespace(choices=choices))
+    assert classify(error).kind is Kind.MALFORMED_RESPONSE
+    other = raising(
+        "house.llm", "def f(path):\n    return path.names[0]", SimpleNamespace(names=[])
+    )
+    assert classify(other).kind is Kind.LOCAL
+
+
+class City(pydantic.BaseModel):
+    name: str
+
+
+@pytest.mark.parametrize("text", ["Rome, of course", '{"name": "Ro', '{"city": "Rome"}'])
+def test_json_that_does_not_fit_is_a_models(text: str) -> None:
+    """Whoever has pydantic read JSON was given it, in OpenAI's ``parse`` as in the program."""
+    answer = {"choices": [{"message": {"role": "assistant", "content": text}, "index": 0}]}
+    library: Any = httpx2 if openai.VERSION >= "3" else httpx
+    transport = library.MockTransport(lambda _: library.Response(200, json=answer))
+    client = openai.OpenAI(api_key="k", http_client=library.Client(transport=transport))
+    asks: list[Callable[[], object]] = [
+        lambda: client.chat.completions.parse(model="m", messages=[], response_format=City),
+        lambda: City.model_validate_json(text),
+        lambda: pydantic.TypeAdapter(City).validate_json(text),
+    ]
+    for ask in asks:
+        with pytest.raises(pydantic.ValidationError) as caught:
+            ask()
+        assert classify(caught.value).kind is Kind.MALFORMED_RESPONSE
+    with pytest.raises(pydantic.ValidationError) as own:
+        City()  # type: ignore[call-arg] # settings of the program's
+    assert classify(own.value).kind is Kind.LOCAL
+
+
+def test_bytes_that_are_no_text_are_an_answers() -> None:
+    """In a client they came from the server, elsewhere from the program."""
+    source = "def f(chunk):\n    return chunk.decode()"
+    assert classify(raising("httpx._decoders", source, b"\xff")).kind is Kind.MALFORMED_RESPONSE
+    assert classify(raising("house.files", source, b"\xff")).kind is Kind.LOCAL
 
 
 def test_the_standard_library_reads_for_whoever_called_it() -> None:

@@ -232,6 +232,16 @@ def test_too_long_goes_wherever_a_window_is_not_known_to_be_no_larger(
     assert options == wanted
 
 
+@pytest.mark.parametrize(
+    "facts", [{"status": 429}, {"status": 413, "code": "rate_limit_exceeded"}]
+)
+def test_what_is_too_much_for_a_minute_goes_anywhere(facts: dict[str, Any]) -> None:
+    """An account's limit of tokens per minute is no window."""
+    small, other = (Target(name, context_window=100) for name in "ab")
+    failure = Failure.of(FailureKind.PAYLOAD_TOO_LARGE, **facts)
+    assert listed(failure, small, other) == [SwitchTo([1]), Stop("exhausted")]
+
+
 def test_a_window_that_was_too_small_stays_so_for_the_whole_call() -> None:
     """A model with no larger window is not asked after another model's failure either."""
     chain = [Target(f"t{n}", context_window=window) for n, window in enumerate([8, 32, 8, None])]
