@@ -13,9 +13,10 @@ from contextlib import suppress
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback_litellm._request import NARROWED, required_in
+from honcho_fallback_litellm._request import required_in
 from honcho_fallback_litellm._responses import attach
 from honcho_fallback_litellm._router import (
+    NARROWED,
     Endpoint,
     arotation,
     deployments_of,

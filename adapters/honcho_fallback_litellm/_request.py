@@ -91,8 +91,6 @@ class _Zero(int):
         return True
 
 
-# The key by which LiteLLM itself leaves out a deployment that has just failed; never sent on.
-NARROWED = "_excluded_deployment_ids"
 # An attempt is one request: nobody below asks again or elsewhere.
 ONE_REQUEST = {"num_retries": 0, "max_retries": _Zero(), "disable_fallbacks": True}
 

@@ -24,6 +24,9 @@ in_a_loop: Callable[..., Any] = run_async_function
 
 Deployment = dict[str, Any]
 LISTS = ("fallbacks", "context_window_fallbacks", "content_policy_fallbacks")
+# The key by which LiteLLM itself leaves out a deployment that has just failed; never sent on.
+NARROWED = "_excluded_deployment_ids"
+_HISTORIES = ("messages", "input")
 
 
 class Endpoint(NamedTuple):
@@ -98,18 +101,15 @@ def deployments_of(router: Any, name: str, request: Mapping[str, Any]) -> list[D
 class Rotation:
     """Say which deployments of a request LiteLLM would choose from now, and which ones cool down.
 
-    LiteLLM's own filters decide: pauses, tags, teams, windows, cooldowns. ``refusal`` is what
-    LiteLLM said where it would choose nobody.
+    LiteLLM's own filters decide: pauses, tags, teams, windows, cooldowns.
     """
 
-    __slots__ = ("cooling", "healthy", "refusal")
+    __slots__ = ("cooling", "healthy")
 
     def __init__(self, router: Any, ids: tuple[str, ...], healthy: Any) -> None:
         if isinstance(healthy, RuntimeError | OSError):  # the look itself failed: ask in turn
             healthy = [{"model_info": {"id": one}} for one in ids]
-        self.refusal = healthy if isinstance(healthy, Exception) else None
-        rows: Any = () if self.refusal else [healthy] if isinstance(healthy, dict) else healthy
-        self.healthy = {str((row.get("model_info") or {}).get("id")) for row in rows}
+        self.healthy = _ids_in(healthy)
         self.cooling = dict[str, float]()
         if not self.healthy.issuperset(ids):
             store = (
@@ -143,6 +143,13 @@ class LiteLLMsRests:
         return CooldownChoice(place, "litellm" if is_forced else None, passed, forced=is_forced)
 
 
+def _ids_in(healthy: Any) -> set[str]:
+    """Read whom LiteLLM names; an error names nobody."""
+    rows = () if isinstance(healthy, Exception) else healthy
+    rows = [rows] if isinstance(rows, dict) else rows
+    return {str((row.get("model_info") or {}).get("id")) for row in rows}
+
+
 def _seconds_left(rest: Any) -> float:
     """Read how long a deployment's rest still is; LiteLLM's first rest where it does not say."""
     try:
@@ -173,12 +180,36 @@ async def _healthy(router: Any, request: dict[str, Any]) -> Any:
         return error
 
 
+def _copied(value: Any) -> Any:
+    """Copy lists and dicts; what else they hold stays the same."""
+    if isinstance(value, dict):
+        return {key: _copied(one) for key, one in value.items()}
+    return [*map(_copied, value)] if isinstance(value, list) else value
+
+
+async def _look(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> Rotation:
+    """Ask LiteLLM who is in rotation.
+
+    Affinity names only whom a session, a key or a prompt is pinned to: whoever stands behind it
+    is asked for without those that were named, which is how LiteLLM gets past a pin itself.
+    """
+    where = Rotation(router, ids, await _healthy(router, request))
+    named = where.healthy
+    while named and not where.healthy.union(where.cooling).issuperset(ids):
+        without = {**request, NARROWED: [*where.healthy]}
+        # LiteLLM takes encrypted reasoning out of the lists that it is given.
+        without |= {one: _copied(request[one]) for one in _HISTORIES if one in request}
+        named = _ids_in(await _healthy(router, without)) - where.healthy
+        where.healthy |= named
+    return where
+
+
 async def arotation(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> Rotation:
     """Ask LiteLLM in this task who is in rotation."""
     # The Proxy asks Redis for cooldowns before it routes a request. A read outside of this
     # context is one too many within a second: what other processes have set would go unseen.
     with RoutingReadBatch.scoped(RoutingReadBatch.for_strategy(None, None)):
-        return Rotation(router, ids, await _healthy(router, request))
+        return await _look(router, ids, request)
 
 
 def rotation(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> Rotation:
@@ -187,14 +218,13 @@ def rotation(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> Rota
     Where it would have to ask Redis nothing is known: a second look within a second would find
     nothing there, so the one look is left to LiteLLM, which refuses whoever rests.
     """
-    everybody = [{"model_info": {"id": one}} for one in ids]
     store = router.health().store if hasattr(router, "health") else router.cache
-    if getattr(store() if callable(store) else store, "redis_cache", None) is not None:
-        return Rotation(router, ids, everybody)
-    looking = _healthy(router, request)
-    try:
-        looking.send(None)
-    except StopIteration as found:
-        return Rotation(router, ids, found.value)
-    looking.close()
-    return Rotation(router, ids, everybody)
+    if getattr(store() if callable(store) else store, "redis_cache", None) is None:
+        looking = _look(router, ids, request)
+        try:
+            looking.send(None)
+        except StopIteration as found:
+            where: Rotation = found.value
+            return where
+        looking.close()
+    return Rotation(router, ids, [{"model_info": {"id": one}} for one in ids])

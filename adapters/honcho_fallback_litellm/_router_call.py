@@ -24,15 +24,9 @@ from honcho_fallback_litellm._accepted_history import accepted_chat, accepted_it
 from honcho_fallback_litellm._failures import is_refusal, provider_error, restore_context
 from honcho_fallback_litellm._groups import adapts_thinking, id_of, labels_of, model_of
 from honcho_fallback_litellm._lists import Lists
-from honcho_fallback_litellm._request import (
-    NARROWED,
-    ONE_REQUEST,
-    PARAMETERS,
-    REHEARSALS,
-    options_of,
-)
+from honcho_fallback_litellm._request import ONE_REQUEST, PARAMETERS, REHEARSALS, options_of
 from honcho_fallback_litellm._responses import attach, carries, deployment_of, events_of, is_stream
-from honcho_fallback_litellm._router import LiteLLMsRests, deployments_of
+from honcho_fallback_litellm._router import NARROWED, LiteLLMsRests, deployments_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator

@@ -15,8 +15,8 @@ import litellm
 import openai
 
 from honcho_fallback import FallbackConfigError
-from honcho_fallback_litellm._request import NARROWED, ONE_REQUEST
-from honcho_fallback_litellm._router import rotation
+from honcho_fallback_litellm._request import ONE_REQUEST
+from honcho_fallback_litellm._router import NARROWED, rotation
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from typing import TYPE_CHECKING, Any
 
 import litellm
@@ -160,6 +161,57 @@ def test_pre_call_checks_narrow_the_chain(
 
     assert text(answer) == "hello from large"
     assert providers.order == ["large"]
+
+
+@pytest.mark.parametrize("check", ["session_affinity", "deployment_affinity"])
+def test_a_pinned_conversation_has_its_chain(
+    check: str, bench: Any, providers: ProviderServer, ask: Any, run: Any, text: Any
+) -> None:
+    """(7) LiteLLM names only whom it has pinned: the others stand behind it all the same."""
+    router, _ = bench.managed(optional_pre_call_checks=[check], disable_cooldowns=True)
+    metadata = {"session_id": "s", "user_api_key_hash": "u"}
+    run(router.acompletion(model="deriver", messages=MESSAGES, metadata={**metadata}))
+    providers["primary"].fail(500)
+
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES, metadata={**metadata})
+
+    assert text(answer) == "hello from backup"
+    assert providers.order == ["primary", "primary", "backup"]
+
+
+def test_a_pin_does_not_change_the_order(
+    bench: Any, providers: ProviderServer, ask: Any, run: Any
+) -> None:
+    """(7) Whoever is pinned is asked in its turn; a primary that cools down rests as ever."""
+    router, _ = bench.managed(
+        models=bench.chain("first", "second", "third"),
+        optional_pre_call_checks=["session_affinity"],
+        cooldown_time=60,
+    )
+    pinned: dict[str, Any] = {"messages": MESSAGES, "metadata": {"session_id": "s"}}
+    run(router.acompletion(model="third", **pinned))
+    providers["first"].fail(429)
+    providers["second"].fail(500)
+
+    for _ in range(2):
+        ask(router, "completion", model="deriver", **pinned)
+
+    assert providers.order == ["third", "first", "second", "third", "second", "third"]
+
+
+def test_to_look_behind_a_pin_takes_nothing_from_the_request(
+    bench: Any, providers: ProviderServer, ask: Any
+) -> None:
+    """(7) LiteLLM strips in place what others cannot read; whoever wrote it gets it whole."""
+    router, _ = bench.managed(optional_pre_call_checks=["encrypted_content_affinity"])
+    mark = base64.b64encode(b"model_id:primary").decode()  # as LiteLLM says who wrote it
+    key = f"litellm_enc:{mark};secret"
+    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": key}
+
+    ask(router, "responses", model="deriver", input=[reasoning, *MESSAGES])
+
+    (asked,) = providers["primary"].requests
+    assert asked.body["input"][0]["encrypted_content"] == "secret"
 
 
 def test_an_unmanaged_group_stays_litellms(
