@@ -10,6 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import litellm
 from litellm.exceptions import Timeout
+from litellm.litellm_core_utils.request_timeout_resolver import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
+    get_configured_request_timeout,
+)
 from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
     attempted_fallback_targets_from,
 )
@@ -370,10 +373,13 @@ def _timeout_of(
     router: Any, names: tuple[str, ...], params: dict[str, Any], request: dict[str, Any]
 ) -> Any:
     """Find the timeout that LiteLLM would take."""
-    # The Router fills in LiteLLM's own default where its user sets no timeout.
-    default: Any = getattr(litellm, "request_timeout", None)
+    # The Router fills in LiteLLM's own default where nobody sets a timeout.
+    default: Any = litellm.request_timeout if get_configured_request_timeout() is None else None
+    tier = request.get("service_tier")
     for some in (names[:1], names[1:]) if len(names) > len(_TIMEOUTS) else (names,):
-        timeouts = [place.get(name) for place in (request, params) for name in some]
+        by_tier = [params.get(f"{name}_by_service_tier") or {} for name in some]
+        timeouts = [request.get(name) for name in some]
+        timeouts += [one.get(tier) for one in by_tier] + [params.get(name) for name in some]
         timeouts += [value for name in some if (value := getattr(router, name, None)) != default]
         for value in timeouts:
             if value is not None:

@@ -242,6 +242,30 @@ def test_a_timeout_of_litellms_is_kept(
     assert listener.record.attempts[0].kind == "timeout"
 
 
+@pytest.mark.parametrize(("place", "seconds"), [("none", 180), ("tier", 240), ("process", 300)])
+def test_a_timeout_of_litellms_has_more_places(
+    place: str, seconds: float, bench: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A service tier's of a deployment and the process's own are meant, too."""
+    models = bench.chain("primary", "backup")
+    if place == "tier":
+        for one in models:
+            one["litellm_params"]["timeout_by_service_tier"] = {"flex": seconds}
+    if place == "process":
+        monkeypatch.setattr(litellm, "request_timeout", seconds)
+    router, _ = bench.managed(models=models)
+    asked: list[float] = []
+
+    async def noted(**request: Any) -> Any:
+        asked.append(request["timeout"])
+        raise ConnectionError
+
+    monkeypatch.setattr(litellm, "acompletion", noted)
+    with pytest.raises(ConnectionError):
+        run(router.acompletion(model="deriver", messages=MESSAGES, service_tier="flex"))
+    assert asked == [seconds, seconds]
+
+
 def test_a_bug_of_the_program_does_not_switch(
     bench: Any, providers: ProviderServer, ask: Any
 ) -> None:
