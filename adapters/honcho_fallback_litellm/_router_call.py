@@ -40,6 +40,7 @@ if TYPE_CHECKING:
 
 OUT_OF_ROTATION = "LiteLLM had taken it out of rotation"
 _THINKING = ("thinking", "reasoning", "reasoning_effort")
+_NO_USAGE = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 _TIMEOUTS = ("timeout", "request_timeout")
 
 
@@ -170,7 +171,7 @@ class RouterCall:
         """Ask LiteLLM for one deployment's answer, in this task."""
         self.attempt = attempt
         try:
-            return await self.own(**self._narrowed(attempt))
+            return self._with_cost(await self.own(**self._narrowed(attempt)))
         except Exception as error:
             self._note(attempt, error)
             raise
@@ -179,11 +180,18 @@ class RouterCall:
         """Ask LiteLLM for one deployment's answer, in this thread."""
         self.attempt = attempt
         try:
-            return self.own(**self._narrowed(attempt))
+            return self._with_cost(self.own(**self._narrowed(attempt)))
         except Exception as error:
             restore_context(error)
             self._note(attempt, error)
             raise
+
+    def _with_cost(self, answer: Any) -> Any:
+        """Report that an answer of LiteLLM's cache costs nothing: it has the first one's usage."""
+        hidden = getattr(answer, "_hidden_params", None)
+        if isinstance(hidden, dict) and hidden.get("cache_hit") is True:
+            self.run.report(usage=_NO_USAGE)
+        return answer
 
     async def aopen(self, attempt: Attempt) -> AsyncIterator[Any]:
         """Ask LiteLLM for one deployment's stream, in this task."""
@@ -374,7 +382,8 @@ def _timeout_of(
 ) -> Any:
     """Find the timeout that LiteLLM would take."""
     # The Router fills in LiteLLM's own default where nobody sets a timeout.
-    default: Any = litellm.request_timeout if get_configured_request_timeout() is None else None
+    is_set = get_configured_request_timeout() is not None
+    default: Any = None if is_set else getattr(litellm, "request_timeout", None)
     tier = request.get("service_tier")
     for some in (names[:1], names[1:]) if len(names) > len(_TIMEOUTS) else (names,):
         by_tier = [params.get(f"{name}_by_service_tier") or {} for name in some]

@@ -207,6 +207,26 @@ def test_the_answer_carries_the_record(bench: Any, providers: ProviderServer, as
     assert headers["x-litellm-attempted-retries"] == 1
 
 
+@pytest.mark.parametrize("stream", [False, True])
+def test_an_answer_of_litellms_cache_costs_nothing(
+    stream: bool, bench: Any, providers: ProviderServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The record counts what a provider was asked for; the answer keeps the first one's usage."""
+    monkeypatch.setattr(litellm, "cache", litellm.Cache(type="local"))  # type: ignore[arg-type] # a text will do
+    router, listener = bench.managed(cache_responses=True)
+
+    def ask() -> Any:
+        answer = router.completion(model="deriver", messages=MESSAGES, stream=stream)
+        return [*answer] if stream else answer
+
+    ask()
+    answer = ask()
+
+    assert providers.order == ["primary"]
+    assert [(one.usage or {})["total_tokens"] for one in listener.records] == [19, 0]
+    assert stream or answer.usage.total_tokens == 19
+
+
 def test_nothing_internal_reaches_a_provider(
     bench: Any, providers: ProviderServer, ask: Any
 ) -> None:
