@@ -241,7 +241,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "tools": (1193, ("honcho_fallback/tools",)),
     "simulate": (1058, ("honcho_fallback/simulate",)),
     "cli": (586, ("honcho_fallback/cli",)),
-    "langchain": (4084, ("adapters/honcho_fallback_langchain",)),
+    "langchain": (4138, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2755, ("adapters/honcho_fallback_litellm",)),
     "honcho": (2015, ("adapters/honcho_fallback_honcho",)),
     "tracing": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -221,15 +222,15 @@ def rebound(
 
 def each(
     candidates: Sequence[Runnable[Any, Any]],
-    change: Callable[[BaseChatModel], Runnable[Any, Any]],
+    change: Callable[[int, BaseChatModel], Runnable[Any, Any]],
     what: str,
     replaced: Collection[str] = (),
 ) -> list[Runnable[Any, Any]]:
-    """Change the chat model of every candidate."""
+    """Change the chat model of every candidate, each by its position."""
     changed: list[Runnable[Any, Any]] = []
     for position, candidate in enumerate(candidates):
         try:
-            changed.append(rebound(candidate, change, replaced))
+            changed.append(rebound(candidate, partial(change, position), replaced))
         except Exception as error:
             if position == 0 and not isinstance(error, NotImplementedError):
                 raise

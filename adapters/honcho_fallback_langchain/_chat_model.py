@@ -18,6 +18,7 @@ from honcho_fallback_langchain._candidates import (
     each,
     rebound,
 )
+from honcho_fallback_langchain._message_history import tools_for
 from honcho_fallback_langchain._options import ChatModelOptions, Options
 from honcho_fallback_langchain._runnable import FallbackRunnable
 
@@ -117,9 +118,13 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         Raises:
             FallbackConfigError: A fallback cannot take them.
         """
-        changed = each(
-            self._clients(), lambda model: model.bind_tools(tools, **kwargs), "tools", _BOUND_TOOLS
-        )
+
+        def change(position: int, model: BaseChatModel) -> Runnable[Any, Any]:
+            reader = self.chain.links[position].reader
+            own, settings = tools_for(reader, tools, kwargs) if reader else (tools, kwargs)
+            return model.bind_tools(own, **settings) if own or settings or not tools else model
+
+        changed = each(self._clients(), change, "tools", _BOUND_TOOLS)
         return self._derived(changed, self.options, asks_once=True).bind()
 
     def with_structured_output(
@@ -135,7 +140,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
             FallbackConfigError: A fallback cannot do it.
         """
 
-        def change(model: BaseChatModel) -> Runnable[Any, Any]:
+        def change(_position: int, model: BaseChatModel) -> Runnable[Any, Any]:
             return model.with_structured_output(schema, **kwargs)
 
         changed = each(self._clients(), change, "structured output", _BOUND_TOOLS)

@@ -21,7 +21,7 @@ from langchain_core.messages import (
 )
 from langchain_core.prompt_values import PromptValue
 
-from honcho_fallback.providers import Provider, can_think
+from honcho_fallback.providers import Provider, bound_to, can_think
 from honcho_fallback_langchain._candidates import first_chat_model
 from honcho_fallback_langchain._metadata import KEY
 from honcho_fallback_langchain._sdk import differ, integration_of
@@ -190,17 +190,51 @@ def _is_thought(block: Block) -> bool:
     return is_block(block) and block.get("type") in _THOUGHTS
 
 
-def tools_for(provider: Provider, tools: list[Any]) -> list[Any]:
-    """Return tools, described or as objects, without other providers' cache markers."""
-    cleaned: list[Any] = []
+def tools_for(
+    reader: Reader, tools: Iterable[Any], settings: Mapping[str, Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Return tools, described or as objects, and what is bound with them, as a provider takes it.
+
+    The primary's cache markers, what its provider runs, and the choice of it, go to no other.
+    """
+    provider, primarys = reader.provider, Provider.named(reader.chain[0].provider or "")
+    is_elsewhere = primarys.is_known and primarys.family != provider.family
+    cleaned, left_out = list[Any](), list[dict[str, Any]]()
     for tool in tools:
-        if isinstance(tool, dict) or getattr(tool, "extras", None) is None:
+        if is_elsewhere and _is_hosted(tool):
+            left_out.append(tool)
+        elif reader.is_primarys:
+            cleaned.append(tool)
+        elif isinstance(tool, dict) or getattr(tool, "extras", None) is None:
             cleaned.append(provider.unmarked(tool))
-            continue
-        extras = provider.unmarked(tool.extras)
-        same = extras is tool.extras
-        cleaned.append(tool if same else tool.model_copy(update={"extras": extras or None}))
-    return cleaned
+        else:
+            extras = provider.unmarked(tool.extras)
+            same = extras is tool.extras
+            cleaned.append(tool if same else tool.model_copy(update={"extras": extras or None}))
+    choice = _choice_for(reader, settings.get("tool_choice"), left_out)
+    chosen = {"tool_choice": choice} if cleaned and choice is not None else {}
+    return cleaned, {**_without(settings, "tool_choice"), **chosen}
+
+
+def _is_hosted(tool: Any) -> bool:
+    is_described = not is_block(tool) or not _DESCRIBES.isdisjoint(tool)
+    return not is_described and bound_to({"tools": [tool]}) is not None
+
+
+def _choice_for(reader: Reader, choice: Any, left_out: Sequence[dict[str, Any]]) -> Any:
+    """Return a choice among tools in LangChain's own words, which every integration knows."""
+    kind, chosen = choice.get("type") if is_block(choice) else None, choice
+    if kind is not None:
+        is_named = kind in {"function", "tool"}
+        chosen = choice.get("function", choice).get("name") if is_named else kind
+    if any(chosen in (tool.get("name"), tool.get("type")) for tool in left_out):
+        return None
+    is_claude = reader.format == "anthropic"
+    if kind is not None and (kind not in _CHOICES or (is_claude and kind != "function")):
+        return choice  # its own form; that of a tool that a provider runs has no other
+    if chosen == "none" and is_claude:
+        return {"type": "none"}
+    return "any" if chosen is True or chosen == "required" else chosen
 
 
 def is_block(value: Any) -> TypeGuard[dict[str, Any]]:
@@ -390,6 +424,8 @@ def _dicts(blocks: Iterable[Block]) -> Iterable[dict[str, Any]]:
 
 _THOUGHTS: Final = frozenset({"reasoning", "redacted_thinking", "thinking"})
 _PLAIN: Final = frozenset({HumanMessage, SystemMessage})
+_DESCRIBES: Final = frozenset({"title", "toolSpec"})  # functions: a bare schema, Bedrock's form
+_CHOICES: Final = frozenset({"any", "auto", "function", "none", "tool"})
 # The only additional keyword that is not specific to a provider.
 _SHARED_KWARGS: Final = frozenset({"name"})
 _SERVER_IDS: Final = ("msg_", "resp_")  # OpenAI looks for what such an id names

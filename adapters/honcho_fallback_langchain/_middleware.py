@@ -251,9 +251,9 @@ class AgentCall(Call[ModelRequest[Any]]):
     def _foreign(self, reader: Reader) -> dict[str, Any]:
         # Cache markers and the provider's own tools were made for the agent's model.
         request = self.request
-        changes: dict[str, Any] = {}
-        if request.tools:
-            changes["tools"] = tools_for(reader.provider, request.tools)
+        choice = {"tool_choice": request.tool_choice}
+        tools, chosen = tools_for(reader, request.tools, choice)
+        changes: dict[str, Any] = {"tool_choice": None, **chosen, "tools": tools}
         if request.system_message is not None:
             (changes["system_message"],) = for_provider([request.system_message], reader)
         return changes

@@ -13,7 +13,7 @@ from langchain_core.runnables import (
     RunnableBinding,
     RunnableLambda,
 )
-from langchain_openai import ChatOpenAI
+from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback.testing import StatusError
@@ -60,6 +60,48 @@ def test_tools_of_two_providers() -> None:
     assert anthropic.kwargs["tools"][0]["input_schema"]["required"] == ["city"]
     assert openai.kwargs["tool_choice"]["function"] == {"name": "look_up"}
     assert anthropic.kwargs["tool_choice"] == {"type": "tool", "name": "look_up"}
+
+
+ANY = "required", {"type": "any"}
+ONE = {"type": "function", "function": {"name": "look_up"}}, {"type": "tool", "name": "look_up"}
+CHOICES: list[tuple[Any, tuple[Any, Any]]] = [
+    ("required", ANY),
+    (True, ANY),
+    ({"type": "any"}, ANY),
+    ("auto", ("auto", {"type": "auto"})),
+    ({"type": "auto"}, ("auto", {"type": "auto"})),
+    ("none", ("none", {"type": "none"})),
+    *((named, ONE) for named in ("look_up", *ONE)),
+]
+
+
+@pytest.mark.parametrize(("choice", "expected"), CHOICES, ids=[str(one) for one, _ in CHOICES])
+def test_a_choice_among_tools_is_each_ones_own(choice: Any, expected: tuple[Any, Any]) -> None:
+    """In the words of OpenAI, Anthropic or LangChain: each provider is asked in its own."""
+    for models in ((gpt(), claude()), (claude(), gpt())):
+        bound: Any = FallbackChatModel(*models).bind_tools([look_up], tool_choice=choice)
+        asked = [one.kwargs["tool_choice"] for one in asked_of(bound.bound)]
+        assert asked == [expected[isinstance(one, ChatAnthropic)] for one in models]
+
+
+@pytest.mark.parametrize("choice", [None, "web_search", {"type": "web_search"}])
+def test_a_tool_that_a_provider_runs_stays_there(choice: Any) -> None:
+    """The chain is no poorer for it: Azure has it too, and the choice of it is no other's."""
+    azure = AzureChatOpenAI(azure_endpoint=NOWHERE, api_version="1", model="m", api_key="k")
+    model = FallbackChatModel(gpt(), claude(), azure)
+    bound: Any = model.bind_tools([{"type": "web_search"}, look_up], tool_choice=choice).bound
+    first, second, third = (one.kwargs for one in asked_of(bound))
+    assert [one.get("name") for one in second["tools"]] == ["look_up"]
+    assert not second.get("tool_choice")
+    for kwargs in (first, third):
+        assert kwargs["tools"][0] == {"type": "web_search"}
+        assert kwargs.get("tool_choice") == (choice and {"type": "web_search"})
+    schema = {"title": "f", "type": "object", "properties": {}}  # a function, by its schema alone
+    for tools, left in (([{"type": "web_search"}], None), ([schema], ["f"])):
+        alone: Any = asked_of(model.bind_tools(tools, tool_choice=choice).bound)[1]
+        names = [one["name"] for one in alone.kwargs["tools"]] if left else None
+        assert names == left
+        assert isinstance(alone, RunnableBinding) is (left is not None)
 
 
 def test_binding_again_replaces_the_tools() -> None:

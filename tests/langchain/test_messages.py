@@ -19,9 +19,10 @@ from langchain_core.messages import (
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 from langchain_core.tools import StructuredTool
 
+from honcho_fallback import Target
 from honcho_fallback.providers import Provider
 from honcho_fallback_langchain._message_history import tools_for
-from tests.helpers.histories import sent_to
+from tests.helpers.histories import fallback_at, sent_to
 from tests.helpers.pairwise import in_turn
 
 Json = dict[str, Any]
@@ -408,12 +409,13 @@ def test_tools_lose_markers_too() -> None:
     tools: list[Any] = [described, plain, made]
 
     openai = Provider.named("openai")
-    first, second, third = tools_for(openai, tools)
+    primary = Target("model", "anthropic")
+    (first, second, third), _ = tools_for(fallback_at("openai", primary), tools, {})
 
     assert first == {"name": "f", "input_schema": described["input_schema"]}
     assert second is plain
     assert (third.name, third.extras) == ("len", None)
     assert made.extras == MARK
     assert openai.settings({"tools": [described]})["tools"] == [first]
-    assert tools_for(Provider.named("anthropic"), tools) == tools
-    assert tools_for(openai, [plain]) == [plain]
+    assert tools_for(fallback_at("anthropic", primary), tools, {}) == (tools, {})
+    assert tools_for(fallback_at("openai", primary), [plain], {}) == ([plain], {})

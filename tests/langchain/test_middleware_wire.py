@@ -14,7 +14,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackMiddleware
 from tests.helpers.agents import agent, last, run
-from tests.helpers.chat_models import model_at, serve
+from tests.helpers.chat_models import look_up, model_at, serve
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules
 from tests.helpers.wire import chat_answer, chat_call, message_answer, text_block, tool_use
@@ -72,6 +72,47 @@ def test_fallbacks_are_prepared_once(providers: ProviderServer) -> None:
     assert {id(one) for one in asked} == {id(asked[0])}
     assert asked[0] is not given
     assert middleware.fallbacks == [given]
+
+
+HOSTED: dict[str, Json] = {
+    "openai": {"type": "web_search"},
+    "anthropic": {"type": "web_search_20250305", "name": "web_search"},
+}
+
+
+class Choosing(AgentMiddleware[Any, Any, Any]):
+    """Choose among the tools in one provider's words."""
+
+    def __init__(self, choice: Any) -> None:
+        super().__init__()
+        self.choice = choice
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return handler(request.override(tool_choice=self.choice))
+
+
+@pytest.mark.parametrize(
+    ("name", "choice", "translated"),
+    [
+        ("openai", "required", {"type": "any"}),
+        ("openai", {"type": "web_search"}, None),
+        ("anthropic", {"type": "any"}, "required"),
+        ("anthropic", {"type": "tool", "name": "web_search"}, None),
+    ],
+)
+def test_tools_of_the_agents_provider_stay_there(
+    providers: ProviderServer, name: str, choice: Any, translated: Any
+) -> None:
+    """Another provider is given the functions alone, and the choice among them in its words."""
+    down = serve(providers, name, status=503)
+    backup = serve(providers, "anthropic" if name == "openai" else "openai", "hi")
+    middlewares = [Choosing(choice), FallbackMiddleware(model_at(backup))]
+    made = agent(model_at(down), *middlewares, tools=[HOSTED[name], look_up])
+    assert last(made.invoke({"messages": [("user", "hi")]})).text == "hi"
+    (body,) = backup.bodies
+    assert len(body["tools"]) == 1
+    assert "look_up" in str(body["tools"])
+    assert body.get("tool_choice") == translated
 
 
 class Party:
