@@ -51,6 +51,7 @@ from honcho_fallback_langchain._outputs import (
     ends_message,
     has_content,
     merged,
+    raise_unsendable,
     reading_messages,
     unfit,
     unread_because,
@@ -206,8 +207,8 @@ class Call(ABC, Generic[RequestT]):
         try:
             return self.finish(attempt, self.send(self.next_request(attempt)))
         except BaseException as error:
-            if self.gate is not None:
-                self.close_gate(error)
+            self.close_gate(error)
+            raise_unsendable(error)
             raise
         finally:
             ATTEMPTS.reset(token)
@@ -224,8 +225,8 @@ class Call(ABC, Generic[RequestT]):
                 answer = await self.asend(request)
             return self.finish(attempt, answer)
         except BaseException as error:
-            if self.gate is not None:
-                await self.aclose_gate(error)
+            await self.aclose_gate(error)
+            raise_unsendable(error)
             raise
 
     def next_request(self, attempt: Attempt) -> RequestT:
@@ -510,6 +511,7 @@ class ChainCall(Call[Request]):
                 yield NOTHING
         except BaseException as error:
             self.close_gate(error)
+            raise_unsendable(error)
             raise
         finally:
             if isinstance(chunks, Generator):
@@ -532,6 +534,7 @@ class ChainCall(Call[Request]):
                 yield NOTHING
         except BaseException as error:
             await self.aclose_gate(error)
+            raise_unsendable(error)
             raise
         finally:
             if isinstance(chunks, AsyncGenerator):

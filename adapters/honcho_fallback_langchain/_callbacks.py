@@ -137,16 +137,7 @@ class Event(NamedTuple):
 class Gate:
     """Stand between one attempt and the handlers that show tokens; without a run it is open."""
 
-    __slots__ = (
-        "_closed",
-        "_heard",
-        "_lock",
-        "_proxies",
-        "_reader",
-        "_run",
-        "_shown",
-        "streamed",
-    )
+    __slots__ = ("_closed", "_heard", "_lock", "_proxies", "_reader", "_run", "_shown", "streamed")
 
     def __init__(self, run: FallbackRun | None) -> None:
         self._run = run  # until something is out: while there is one, the gate holds back

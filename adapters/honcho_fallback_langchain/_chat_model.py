@@ -12,12 +12,7 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from pydantic import Field
 
 from honcho_fallback_langchain._base import FallbackBase, FallbackBinding
-from honcho_fallback_langchain._candidates import (
-    chat_model_of,
-    check_candidates,
-    each,
-    rebound,
-)
+from honcho_fallback_langchain._candidates import chat_model_of, check_candidates, each, rebound
 from honcho_fallback_langchain._message_history import tools_for
 from honcho_fallback_langchain._options import ChatModelOptions, Options
 from honcho_fallback_langchain._runnable import FallbackRunnable
@@ -25,10 +20,7 @@ from honcho_fallback_langchain._runnable import FallbackRunnable
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
 
-    from langchain_core.callbacks import (
-        AsyncCallbackManagerForLLMRun,
-        CallbackManagerForLLMRun,
-    )
+    from langchain_core.callbacks import AsyncCallbackManagerForLLMRun, CallbackManagerForLLMRun
     from langchain_core.language_models import ModelProfile
     from langchain_core.language_models.base import LangSmithParams
     from langchain_core.runnables import Runnable, RunnableConfig

@@ -18,10 +18,7 @@ CALL_ID = "fallback_call_id"  # of an attempt's run, in its metadata
 def marked(messages: list[Any], attempt: Attempt, failed: list[dict[str, Any]]) -> list[Any]:
     """Return an attempt's messages with what they say of it, without any provider's text."""
     target = attempt.target
-    attempts = [
-        *failed,
-        _entry_of(target.name, target.model, target.provider),
-    ]
+    attempts = [*failed, _entry_of(target.name, target.model, target.provider)]
     description = {
         "is_fallback": attempt.position > 0,
         "model": target.model,

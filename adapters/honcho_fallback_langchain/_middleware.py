@@ -394,8 +394,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             call.close_gate(error)
             call.fail_turn(error)
             raise
-        if call.gate is not None:
-            call.close_gate()
+        call.close_gate()
         return call.with_turn()
 
     async def awrap_model_call(
@@ -412,8 +411,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             await call.aclose_gate(error)
             call.fail_turn(error)
             raise
-        if call.gate is not None:
-            await call.aclose_gate()
+        await call.aclose_gate()
         return call.with_turn()
 
     def _call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> AgentCall:

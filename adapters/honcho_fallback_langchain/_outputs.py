@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from functools import reduce
 from inspect import iscoroutinefunction
 from operator import add
@@ -22,6 +23,7 @@ from honcho_fallback import (
     FallbackConfig,
     FallbackExhausted,
     OutcomeUnknown,
+    classify,
 )
 from honcho_fallback import has_content as carries_content
 
@@ -94,6 +96,10 @@ _COMPOSES: Final = ("langchain_core.runnables.", "honcho_fallback_langchain")
 _MODELS: Final = "langchain_core.language_models."
 _CALLS: Final = ("langchain_core.runnables.config", "asyncio.", "concurrent.")  # also in a step
 _NO_SDKS: Final = ("langchain", "pydantic", "honcho_fallback")
+_REFUSALS: Final = AssertionError, LookupError, NotImplementedError, TypeError, ValueError
+# What an integration asks with: other code in it is the program's.
+_SDKS: Final = {"anthropic", "google", "groq", "httpx", "litellm", "mistralai", "openai"}
+_ASKS_WITH: Final = sys.stdlib_module_names | _SDKS | {"langchain_core", "pydantic"}
 
 
 def unfit(why: str, raised: Exception | None = None) -> AnswerRejected:
@@ -119,16 +125,7 @@ def unread_because(error: Exception) -> str | None:
         return "the answer could not be parsed"
     if not isinstance(error, ValueError | IndexError | UnboundLocalError):
         return None
-    frames = [str(one.f_globals.get("__name__")) for one, _ in walk_tb(error.__traceback__)]
-    modules = [name for name in frames if not name.startswith(_CALLS)]
-    step_at = 0
-    for place, name in enumerate(modules, 1):
-        if name.startswith(_COMPOSES):
-            step_at = place
-    step, *below = modules[step_at:] or [""]
-    # An integration's model may override `invoke`: it is a model's step all the same.
-    if _integrates(step) and below[:1] and below[0].startswith(_MODELS):
-        step, *below = below
+    step, *below = _step_of(error)
     is_fit = False
     if step.startswith(_MODELS):
         if isinstance(error, IndexError):
@@ -144,6 +141,35 @@ def unread_because(error: Exception) -> str | None:
         # An integration's functions in a chain read what its model has answered.
         is_fit = step.startswith("langchain_core.output_parsers.") or _integrates(step)
     return "the answer does not fit its schema" if is_fit else None
+
+
+def raise_unsendable(error: BaseException) -> None:
+    """Raise what stands for an error by which an integration does not send a request.
+
+    It is a plain one, and below the model's step there is nobody's code but the integration's.
+    """
+    if type(error).__module__ != "builtins" or not isinstance(error, _REFUSALS):
+        return
+    step, *below = _step_of(error)
+    is_models = step.startswith(_MODELS) and any(map(_integrates, below))
+    own = (_integrates(name) or name.partition(".")[0] in _ASKS_WITH for name in below)
+    is_read = unread_because(error) or classify(error, only_models=True).kind != "local"
+    if is_models and all(own) and not is_read:
+        why, name = "its integration does not take the request", type(error).__name__
+        failure = Failure.of(FailureKind.UNSUPPORTED, reason=why, error=name, reached="no")
+        raise AnswerRejected(failure, raised=error) from error
+
+
+def _step_of(error: Exception) -> list[str]:
+    """Name the modules of a traceback from the step on that raised, the innermost last."""
+    steps = list[str]()
+    for frame, _ in walk_tb(error.__traceback__):
+        name = str(frame.f_globals.get("__name__"))
+        if not name.startswith(_CALLS):
+            steps = [] if name.startswith(_COMPOSES) else [*steps, name]
+    # An integration's model may override `invoke`: it is a model's step all the same.
+    is_model = steps[1:] and _integrates(steps[0]) and steps[1].startswith(_MODELS)
+    return (steps[1:] if is_model else steps) or [""]
 
 
 def _integrates(module: str) -> bool:

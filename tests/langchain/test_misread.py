@@ -6,13 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import BaseMessage, HumanMessage
+from langchain_core.callbacks import BaseCallbackHandler
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
 
-from honcho_fallback import StreamInterrupted
+from honcho_fallback import FallbackExhausted, StreamInterrupted
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
-from tests.helpers.chat_models import alive, model_at, serve
+from tests.helpers.chat_models import alive, gpt, model_at, serve
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
@@ -95,6 +96,21 @@ class _OddMessage(BaseMessage):
     type: str = "odd"
 
 
+class _Fails(BaseCallbackHandler):
+    raise_error = run_inline = True
+
+    def on_chat_model_start(self, *_: Any, **_run: Any) -> None:
+        raise KeyError("a bug")
+
+
+def _fails_for_key() -> str:
+    raise KeyError("a bug")
+
+
+def _key_from_function(model: Any) -> BaseChatModel:
+    return gpt(base_url=model.openai_api_base, api_key=_fails_for_key)
+
+
 def _first_of_none(_said: Any) -> Any:
     return list[Any]()[0]
 
@@ -102,6 +118,8 @@ def _first_of_none(_said: Any) -> Any:
 LOCAL: dict[str, tuple[Callable[[BaseChatModel], Runnable[Any, Any]], Any, type[Exception]]] = {
     "a parser": (lambda model: model | RunnableLambda(_first_of_none), "hi", IndexError),
     "before the model": (lambda model: RunnableLambda(_first_of_none) | model, "hi", IndexError),
+    "a callback": (lambda model: model.with_config(callbacks=[_Fails()]), "hi", KeyError),
+    "a key's function": (_key_from_function, "hi", KeyError),
     "an input that is none": (lambda model: model, 3, ValueError),
     "a message that nobody knows": (lambda model: model, [_OddMessage(content="hi")], TypeError),
 }
@@ -122,3 +140,51 @@ async def test_a_mistake_of_the_program_stays_its_own(
     cause = error.__cause__ if isinstance(error, StreamInterrupted) else error  # a word was out
     assert isinstance(cause, kind)
     assert len(backup.requests) == 0
+
+
+SYSTEM = [SystemMessage("a"), HumanMessage("hi"), AIMessage("yes"), SystemMessage("b")]
+SOUND = [HumanMessage([{"type": "audio", "base64": "aGk=", "mime_type": "audio/wav"}])]
+REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception]]] = {
+    "a system message in between": (SYSTEM, {}, ValueError),
+    "sound": (SOUND, {}, ValueError),
+    "a keyword": ("hi", {"seed": 1}, TypeError),
+    "a format": ("hi", {"response_format": {"type": "json_object"}}, AssertionError),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
+async def test_what_an_integration_does_not_send_goes_to_the_next(
+    providers: ProviderServer, verb: str, case: str
+) -> None:
+    """Claude's own raises before a request: it lacks what is asked for, and does not rest."""
+    asked, bound, kind = REFUSED[case]
+    down, claude = serve(providers, "openai", status=503), serve(providers, "anthropic", "no")
+    last = serve(providers, "openai", "heard")
+    refused: FallbackChatModel
+    for models in ([down, claude, last], [claude, last]):
+        refused = FallbackChatModel(*map(model_at, models))
+        answer = await ask(refused.bind(**bound), verb, asked)
+        marks = [one.get("kind") for one in answer.response_metadata["fallback"]["attempts"]]
+        assert marks[-2:] == ["unsupported", None]
+    assert not claude.requests
+    refused = FallbackChatModel(model_at(down), model_at(claude))
+    with pytest.raises(FallbackExhausted) as exhausted:
+        await ask(refused.bind(**bound), verb, asked)
+    (_, of_claude) = exhausted.value.record.attempts
+    assert (of_claude.kind, of_claude.reached) == ("unsupported", "no")
+    assert isinstance(exhausted.value.__cause__, kind)
+    with pytest.raises(kind):  # nobody takes it: it comes out as it is
+        await ask(FallbackChatModel(model_at(claude)).bind(**bound), verb, asked)
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+async def test_so_it_does_in_an_agent(providers: ProviderServer, verb: str) -> None:
+    """Its frames between the candidates and their models are none of the program's."""
+    down, claude = serve(providers, "openai", status=503), serve(providers, "anthropic", "no")
+    others = model_at(claude), model_at(serve(providers, "openai", "heard"))
+    made = create_agent(model_at(down), middleware=[FallbackMiddleware(*others)])
+    messages: Any = {"messages": [*SYSTEM, HumanMessage("hi")]}
+    state = made.invoke(messages) if verb == "invoke" else await made.ainvoke(messages)
+    assert state["messages"][-1].text == "heard"
+    assert not claude.requests
