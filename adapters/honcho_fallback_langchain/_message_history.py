@@ -197,18 +197,16 @@ def tools_for(
 
     The primary's cache markers, what its provider runs, and the choice of it, go to no other.
     """
-    provider, primarys = reader.provider, Provider.named(reader.chain[0].provider or "")
-    is_elsewhere = primarys.is_known and primarys.family != provider.family
+    primarys = Provider.named(reader.chain[0].provider or "")
+    is_elsewhere = primarys.is_known and primarys.family != reader.provider.family
     cleaned, left_out = list[Any](), list[dict[str, Any]]()
     for tool in tools:
         if is_elsewhere and _is_hosted(tool):
             left_out.append(tool)
-        elif reader.is_primarys:
-            cleaned.append(tool)
         elif isinstance(tool, dict) or getattr(tool, "extras", None) is None:
-            cleaned.append(provider.unmarked(tool))
+            cleaned.append(reader.unmarked(tool))
         else:
-            extras = provider.unmarked(tool.extras)
+            extras = reader.unmarked(tool.extras)
             same = extras is tool.extras
             cleaned.append(tool if same else tool.model_copy(update={"extras": extras or None}))
     choice = _choice_for(reader, settings.get("tool_choice"), left_out)
@@ -294,14 +292,16 @@ def _shared_by_all(message: AIMessage, reader: Reader) -> dict[str, Any]:
     Calls that have a block of their own stay in it where the reader speaks the same wire: their
     results answer that block.
     """
-    fields: dict[str, Any] = {}
     text: Any = message.content
     calls: list[dict[str, Any]] = []
+    given = message.response_metadata
+    is_kept = str(given.get("id")).startswith(_SERVER_IDS)
+    fields = {"response_metadata": _without(given, "id") if is_kept else given}
     if is_list(text) and not all(map(_is_plain_text, _blocks(message))):
-        fields = _text_and_calls(message)
+        fields |= _text_and_calls(message)
         text = fields["content"]
         calls = [*_client_calls(message)] if reader.format == RESPONSES else []
-        fields["response_metadata"] = _without(message.response_metadata, "output_version")
+        fields["response_metadata"] = _without(fields["response_metadata"], "output_version")
     extra = message.additional_kwargs
     if any(extra[name] for name in extra.keys() - _SHARED_KWARGS):
         text = text or extra.get("refusal") or ""

@@ -331,6 +331,24 @@ def test_what_a_client_answers_goes_on_at_another_account_of_the_same_api(
     assert "hidden" not in asked
 
 
+def test_an_id_of_a_response_is_no_other_accounts(providers: ProviderServer) -> None:
+    """A fallback's answer is kept on its own account: the primary is not asked to go on from it."""
+    servers = [providers.new("openai", rules=ResponsesRules()) for _ in range(2)]
+    servers[0].reply(Reply(status=503))
+    for number, server in enumerate(servers):
+        body = responses_answer(response_text(f"Said by {number}.", f"msg_{number}"))
+        server.standing = Reply(body={**body, "id": f"resp_{number}"})
+    fields: Json = {"use_responses_api": True, "use_previous_response_id": True}
+    model = FallbackChatModel(*(gpt(base_url=one.url, **fields) for one in servers))
+    history: list[BaseMessage] = [HumanMessage("One.")]
+    for said in ("Said by 1.", "Said by 0.", "Said by 0."):
+        history += [model.invoke(history), HumanMessage("More.")]
+        assert history[-2].text == said
+    bodies = servers[0].bodies
+    assert [one.get("previous_response_id") for one in bodies] == [None, None, "resp_0"]
+    assert servers[0].refused == []
+
+
 class Parrot(ScriptedChat):
     """A class of nobody's, which speaks Anthropic's wire under a name of its own."""
 

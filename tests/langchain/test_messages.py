@@ -140,6 +140,11 @@ def test_ids_on_a_server_stay_there(name: str) -> None:
     assert sent(by("anthropic", "Hi.", id=name), "openai").id is None
     assert sent(by("openai", "Hi.", id=name), "openai").id == name
     assert sent(by("anthropic", "Hi.", id="lc_run--1"), "openai").id == "lc_run--1"
+    for content in ("Hi.", [TEXT]):
+        answer = by("azure", content)
+        answer.response_metadata["id"] = name
+        assert "id" not in sent(answer, "anthropic").response_metadata
+        assert sent(answer, "openai").response_metadata["id"] == name  # nobody says whose account
 
 
 def test_a_refusal_is_text_to_others() -> None:
