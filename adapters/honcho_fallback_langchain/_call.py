@@ -80,6 +80,7 @@ _END: Any = object()
 _AS_AROUND = nullcontext()  # one for all calls: it holds nothing
 _VERSIONS = {"lc_versions"}
 _READING = (IndexError, UnboundLocalError, ValueError)  # what reading an answer may raise
+_REFUSING = (AssertionError, LookupError, NotImplementedError, TypeError, ValueError)  # to send
 
 # Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
 # only the very classes count.
@@ -207,8 +208,10 @@ class Call(ABC, Generic[RequestT]):
         try:
             return self.finish(attempt, self.send(self.next_request(attempt)))
         except BaseException as error:
-            self.close_gate(error)
-            raise_unsendable(error)
+            if self.gate is not None:
+                self.close_gate(error)
+            if isinstance(error, _REFUSING):
+                raise_unsendable(error)
             raise
         finally:
             ATTEMPTS.reset(token)
@@ -225,8 +228,10 @@ class Call(ABC, Generic[RequestT]):
                 answer = await self.asend(request)
             return self.finish(attempt, answer)
         except BaseException as error:
-            await self.aclose_gate(error)
-            raise_unsendable(error)
+            if self.gate is not None:
+                await self.aclose_gate(error)
+            if isinstance(error, _REFUSING):
+                raise_unsendable(error)
             raise
 
     def next_request(self, attempt: Attempt) -> RequestT:
@@ -511,7 +516,8 @@ class ChainCall(Call[Request]):
                 yield NOTHING
         except BaseException as error:
             self.close_gate(error)
-            raise_unsendable(error)
+            if isinstance(error, _REFUSING):
+                raise_unsendable(error)
             raise
         finally:
             if isinstance(chunks, Generator):
@@ -534,7 +540,8 @@ class ChainCall(Call[Request]):
                 yield NOTHING
         except BaseException as error:
             await self.aclose_gate(error)
-            raise_unsendable(error)
+            if isinstance(error, _REFUSING):
+                raise_unsendable(error)
             raise
         finally:
             if isinstance(chunks, AsyncGenerator):

@@ -296,7 +296,7 @@ def _shared_by_all(message: AIMessage, reader: Reader) -> dict[str, Any]:
     calls: list[dict[str, Any]] = []
     given = message.response_metadata
     is_kept = str(given.get("id")).startswith(_SERVER_IDS)
-    fields = {"response_metadata": _without(given, "id") if is_kept else given}
+    fields: dict[str, Any] = {"response_metadata": _without(given, "id") if is_kept else given}
     if is_list(text) and not all(map(_is_plain_text, _blocks(message))):
         fields |= _text_and_calls(message)
         text = fields["content"]

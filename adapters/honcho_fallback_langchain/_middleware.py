@@ -251,9 +251,11 @@ class AgentCall(Call[ModelRequest[Any]]):
     def _foreign(self, reader: Reader) -> dict[str, Any]:
         # Cache markers and the provider's own tools were made for the agent's model.
         request = self.request
-        choice = {"tool_choice": request.tool_choice}
-        tools, chosen = tools_for(reader, request.tools, choice)
-        changes: dict[str, Any] = {"tool_choice": None, **chosen, "tools": tools}
+        changes: dict[str, Any] = {}
+        if request.tools:
+            choice = {"tool_choice": request.tool_choice}
+            tools, chosen = tools_for(reader, request.tools, choice)
+            changes = {"tool_choice": None, **chosen, "tools": tools}
         if request.system_message is not None:
             (changes["system_message"],) = for_provider([request.system_message], reader)
         return changes
@@ -394,7 +396,8 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             call.close_gate(error)
             call.fail_turn(error)
             raise
-        call.close_gate()
+        if call.gate is not None:
+            call.close_gate()
         return call.with_turn()
 
     async def awrap_model_call(
@@ -411,7 +414,8 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
             await call.aclose_gate(error)
             call.fail_turn(error)
             raise
-        await call.aclose_gate()
+        if call.gate is not None:
+            await call.aclose_gate()
         return call.with_turn()
 
     def _call(self, request: ModelRequest[Any], handler: Callable[..., Any]) -> AgentCall:

@@ -96,7 +96,6 @@ _COMPOSES: Final = ("langchain_core.runnables.", "honcho_fallback_langchain")
 _MODELS: Final = "langchain_core.language_models."
 _CALLS: Final = ("langchain_core.runnables.config", "asyncio.", "concurrent.")  # also in a step
 _NO_SDKS: Final = ("langchain", "pydantic", "honcho_fallback")
-_REFUSALS: Final = AssertionError, LookupError, NotImplementedError, TypeError, ValueError
 # What an integration asks with: other code in it is the program's.
 _SDKS: Final = {"anthropic", "google", "groq", "httpx", "litellm", "mistralai", "openai"}
 _ASKS_WITH: Final = sys.stdlib_module_names | _SDKS | {"langchain_core", "pydantic"}
@@ -143,18 +142,13 @@ def unread_because(error: Exception) -> str | None:
     return "the answer does not fit its schema" if is_fit else None
 
 
-def raise_unsendable(error: BaseException) -> None:
-    """Raise what stands for an error by which an integration does not send a request.
-
-    It is a plain one, and below the model's step there is nobody's code but the integration's.
-    """
-    if type(error).__module__ != "builtins" or not isinstance(error, _REFUSALS):
-        return
+def raise_unsendable(error: Exception) -> None:
+    """Raise what stands for an error if nobody's code but an integration's raised it, unsent."""
     step, *below = _step_of(error)
     is_models = step.startswith(_MODELS) and any(map(_integrates, below))
     own = (_integrates(name) or name.partition(".")[0] in _ASKS_WITH for name in below)
     is_read = unread_because(error) or classify(error, only_models=True).kind != "local"
-    if is_models and all(own) and not is_read:
+    if is_models and all(own) and not is_read and type(error).__module__ == "builtins":
         why, name = "its integration does not take the request", type(error).__name__
         failure = Failure.of(FailureKind.UNSUPPORTED, reason=why, error=name, reached="no")
         raise AnswerRejected(failure, raised=error) from error

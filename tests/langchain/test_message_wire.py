@@ -332,7 +332,7 @@ def test_what_a_client_answers_goes_on_at_another_account_of_the_same_api(
 
 
 def test_an_id_of_a_response_is_no_other_accounts(providers: ProviderServer) -> None:
-    """A fallback's answer is kept on its own account: the primary is not asked to go on from it."""
+    """The primary is not asked to go on from what a fallback's account keeps."""
     servers = [providers.new("openai", rules=ResponsesRules()) for _ in range(2)]
     servers[0].reply(Reply(status=503))
     for number, server in enumerate(servers):
