@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
     from langchain_core.runnables.utils import ConfigurableFieldSpec
 
-    from honcho_fallback import FallbackObserver, FallbackPolicy, Turn
+    from honcho_fallback import FallbackPolicy, Turn
 
 Chunk_co = TypeVar("Chunk_co", covariant=True)
 
@@ -60,11 +60,6 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
     def policy(self) -> FallbackPolicy:
         """Return the chain and its options in the core."""
         return self.chain.policy
-
-    @property
-    def observers(self) -> tuple[FallbackObserver, ...]:
-        """Return who observes a call that begins now, those of the process included."""
-        return self.policy.observers
 
     def invoke(
         self,

@@ -48,6 +48,7 @@ from honcho_fallback_langchain._metadata import (
 )
 from honcho_fallback_langchain._outputs import (
     NOTHING,
+    REFUSING,
     ends_message,
     has_content,
     merged,
@@ -80,7 +81,6 @@ _END: Any = object()
 _AS_AROUND = nullcontext()  # one for all calls: it holds nothing
 _VERSIONS = {"lc_versions"}
 _READING = (IndexError, UnboundLocalError, ValueError)  # what reading an answer may raise
-_REFUSING = (AssertionError, LookupError, NotImplementedError, TypeError, ValueError)  # to send
 
 # Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
 # only the very classes count.
@@ -210,7 +210,7 @@ class Call(ABC, Generic[RequestT]):
         except BaseException as error:
             if self.gate is not None:
                 self.close_gate(error)
-            if isinstance(error, _REFUSING):
+            if isinstance(error, REFUSING):
                 raise_unsendable(error)
             raise
         finally:
@@ -230,7 +230,7 @@ class Call(ABC, Generic[RequestT]):
         except BaseException as error:
             if self.gate is not None:
                 await self.aclose_gate(error)
-            if isinstance(error, _REFUSING):
+            if isinstance(error, REFUSING):
                 raise_unsendable(error)
             raise
 
@@ -252,7 +252,6 @@ class Call(ABC, Generic[RequestT]):
         self.failed = None
         target = attempt.target
         candidate = target.client if target.credential is None else await awith_key(target)
-        # Whoever hears of content wants to know what it cost.
         counting = with_stream_usage(candidate) if self.wants_content else candidate
         return self.request_for(attempt, counting)
 
@@ -516,7 +515,7 @@ class ChainCall(Call[Request]):
                 yield NOTHING
         except BaseException as error:
             self.close_gate(error)
-            if isinstance(error, _REFUSING):
+            if isinstance(error, REFUSING):
                 raise_unsendable(error)
             raise
         finally:
@@ -540,7 +539,7 @@ class ChainCall(Call[Request]):
                 yield NOTHING
         except BaseException as error:
             await self.aclose_gate(error)
-            if isinstance(error, _REFUSING):
+            if isinstance(error, REFUSING):
                 raise_unsendable(error)
             raise
         finally:

@@ -90,6 +90,8 @@ def unreadable(why: str) -> AnswerRejected:
 # many classes where an answer does not fit, and so does the user's code in a chain. Whose it is,
 # the traceback tells: the step that raised stands in it below what composes steps.
 
+# What an integration raises that does not take a request.
+REFUSING: Final = (AssertionError, LookupError, NotImplementedError, TypeError, ValueError)
 # How a call ends that got no answer.
 NO_ANSWER: Final = (AnswerRejected, DeadlineExceeded, FallbackExhausted, OutcomeUnknown)
 _COMPOSES: Final = ("langchain_core.runnables.", "honcho_fallback_langchain")

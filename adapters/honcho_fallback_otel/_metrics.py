@@ -15,7 +15,7 @@ from opentelemetry import metrics
 from honcho_fallback import FallbackObserver
 from honcho_fallback.measurements import METRICS, SECONDS, Measurements, token_counts
 from honcho_fallback.redaction import label
-from honcho_fallback_otel._conventions import OTHER, error_type
+from honcho_fallback_otel._spans import OTHER, error_type
 
 if TYPE_CHECKING:
     from collections.abc import Callable

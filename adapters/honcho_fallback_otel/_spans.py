@@ -14,11 +14,16 @@ from opentelemetry import trace
 
 from honcho_fallback.redaction import label
 from honcho_fallback.spans import SpanObserver, attempt_fields
-from honcho_fallback_otel._conventions import ERRORS, OTHER, error_type
 
 if TYPE_CHECKING:
     from honcho_fallback import AttemptRecord, CallRecord, CallStart, TurnEnd
     from honcho_fallback.spans import EndedCall
+
+# They require a provider's name; this is their word where none is known.
+OTHER = "_OTHER"
+
+# The caller who leaves is no error of the operation.
+ERRORS = frozenset({"exhausted", "rejected", "interrupted"})
 
 _OPERATION, _TURN_OPERATION = "chat", "invoke_agent"
 
@@ -154,3 +159,11 @@ def _settings(ended: EndedCall) -> dict[str, Any]:
 
 def _nanoseconds(record: CallRecord, attempt: AttemptRecord) -> int:
     return round((record.started_at + attempt.started + attempt.seconds) * 1e9)
+
+
+def error_type(record: CallRecord) -> str | None:
+    """Return the class of a call's last error, or None where the operation did not fail."""
+    if record.outcome not in ERRORS:
+        return None
+    last = record.attempts[-1] if record.attempts else None
+    return label(last.error or str(last.kind)) if last else record.outcome

@@ -59,7 +59,6 @@ if TYPE_CHECKING:
 # the target that was asked for is worth them, and a person hardly notices.
 SHORT_WAIT = 2.0
 
-_TOO_MANY = 429
 _LARGER_WINDOW = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
 
 
@@ -222,11 +221,8 @@ def fitting(policy: ResolvedPolicy, call: CallState) -> Sequence[int]:
 
 
 def _is_of_a_window(failure: Failure) -> bool:
-    """Tell whether a request was larger than a model's window.
-
-    One that is larger than what an account may send in a minute is no smaller for a larger model.
-    """
-    is_of_a_minute = failure.status == _TOO_MANY or failure.code == "rate_limit_exceeded"
+    """Tell whether a request was larger than a window, and not than an account's minute."""
+    is_of_a_minute = failure.status == 429 or failure.code == "rate_limit_exceeded"
     return failure.kind in _LARGER_WINDOW and not is_of_a_minute
 
 

@@ -18,7 +18,7 @@ from honcho_fallback.providers._formats import (
     blocks_of,
     cannot_write,
 )
-from honcho_fallback.providers._provider import CallIds, Provider, all_markers, without_markers
+from honcho_fallback.providers._provider import CallIds, Provider, takers, without_markers
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -168,7 +168,7 @@ def _accepted(message: Message, wanted: Format, ids: CallIds | None, *, same: bo
             case Foreign() if not same:
                 raise cannot_write(part, wanted.family)
             case Foreign(block):
-                return Foreign(without_markers(block, all_markers()))
+                return Foreign(without_markers(block, frozenset(takers("markers"))))
             case Media() | _:
                 return part
 

@@ -166,11 +166,6 @@ def without_markers(part: Any, markers: frozenset[str]) -> Any:
     return block
 
 
-def all_markers() -> frozenset[str]:
-    """Name every key that only some providers take."""
-    return frozenset(takers("markers"))
-
-
 @cache
 def _tables() -> dict[str, dict[str, Any]]:
     path = Path(__file__).with_name("providers.toml")
