@@ -150,8 +150,8 @@ def _differences(reading: Reading) -> tuple[Notice, ...]:
             notices.append(Notice(name, "Honcho has no such setting", _WE_READ_IT, effect="hint"))
     for agent, env in SLOTS.items():
         for node, model, transport in _nodes(env, settings.model_of(agent)):
-            found = _ignored(node, model, transport, settings)
-            notices += [notice._replace(agents=(agent,)) for notice in found]
+            ignored = _ignored(node, model, transport, settings)
+            notices += [notice._replace(agents=(agent,)) for notice in ignored]
     return merged(notices)
 
 

@@ -149,8 +149,9 @@ def raise_unsendable(error: Exception) -> None:
     step, *below = _step_of(error)
     is_models = step.startswith(_MODELS) and any(map(_integrates, below))
     own = (_integrates(name) or name.partition(".")[0] in _ASKS_WITH for name in below)
-    is_read = unread_because(error) or classify(error, only_models=True).kind != "local"
-    if is_models and all(own) and not is_read and type(error).__module__ == "builtins":
+    if not (is_models and all(own)) or unread_because(error) is not None:
+        return
+    if type(error).__module__ == "builtins" and classify(error, only_models=True).kind == "local":
         why, name = "its integration does not take the request", type(error).__name__
         failure = Failure.of(FailureKind.UNSUPPORTED, reason=why, error=name, reached="no")
         raise AnswerRejected(failure, raised=error) from error

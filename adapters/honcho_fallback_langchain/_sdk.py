@@ -37,8 +37,6 @@ CandidateT = TypeVar("CandidateT", bound=Runnable[Any, Any])
 
 logger = logging.getLogger("honcho_fallback")
 
-_STREAM_USAGE = "stream_usage"
-
 
 class Integration(NamedTuple):
     """Say how a copy of an integration's chat model is made that does as a chain needs it."""
@@ -171,12 +169,13 @@ def with_stream_usage(candidate: CandidateT) -> CandidateT:
 
     LangChain leaves that off for OpenAI's protocol at any other address.
     """
+    name = "stream_usage"
 
     def turn_on(model: Any) -> Any:
         fields = type(model).model_fields
-        if _STREAM_USAGE not in fields or _STREAM_USAGE in model.model_fields_set:
+        if name not in fields or name in model.model_fields_set:
             return model
-        return model.model_copy(update={_STREAM_USAGE: True})
+        return model.model_copy(update={name: True})
 
     counting: CandidateT = with_changed(candidate, turn_on)
     return counting

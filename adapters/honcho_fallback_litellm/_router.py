@@ -82,15 +82,15 @@ def deployments_of(router: Any, name: str, request: Mapping[str, Any]) -> list[D
     team = metadata_of(request).get("user_api_key_team_id")
     if hasattr(router, "registry"):
         registry = router.registry()
-        found = registry.deployments(name, source="for_request", request=request)
-        found = found or registry.deployments(name, source="wildcard", team_id=team)
+        deployments = registry.deployments(name, source="for_request", request=request)
+        deployments = deployments or registry.deployments(name, source="wildcard", team_id=team)
         known = registry.has_deployment(name)
     else:
-        found = router.deployments_for_request(name, request)
-        found = found or router.wildcard_route_deployments(name, team)
+        deployments = router.deployments_for_request(name, request)
+        deployments = deployments or router.wildcard_route_deployments(name, team)
         known = router.has_model_id(name)
-    if found or known:
-        return [*found]
+    if deployments or known:
+        return [*deployments]
     lists = setting(router, "fallbacks") or ()
     default = next((one["*"] for one in lists if isinstance(one, dict) and one.get("*")), [None])[
         0
@@ -223,8 +223,8 @@ def rotation(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> Rota
         looking = _look(router, ids, request)
         try:
             looking.send(None)
-        except StopIteration as found:
-            where: Rotation = found.value
+        except StopIteration as ended:
+            where: Rotation = ended.value
             return where
         looking.close()
     return Rotation(router, ids, [{"model_info": {"id": one}} for one in ids])

@@ -105,8 +105,8 @@ def decide(
         return row, facts.status
     cls: Any = type(exc)
     may_be_read = of_model or may_speak(cls)
-    found = _without_status(exc, facts, may_be_read=may_be_read, is_providers=bool(call) or reads)
-    return (_UNREAD, None) if reads and found[0] is None else found
+    judged = _without_status(exc, facts, may_be_read=may_be_read, is_providers=bool(call) or reads)
+    return (_UNREAD, None) if reads and judged[0] is None else judged
 
 
 def _of_library(row: Row, facts: Facts) -> Row | None:
