@@ -14,7 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, Generic, NamedTuple, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -75,8 +75,6 @@ if TYPE_CHECKING:
     from honcho_fallback_langchain._chain import Chain
     from honcho_fallback_langchain._options import Partial
 
-CallbacksT = TypeVar("CallbacksT")
-RequestT = TypeVar("RequestT")
 _END: Any = object()
 _AS_AROUND = nullcontext()  # one for all calls: it holds nothing
 _VERSIONS = {"lc_versions"}
@@ -96,15 +94,17 @@ _OTHER_MODEL = frozenset({"model", "model_name"})
 
 
 class Request(NamedTuple):
-    """What one attempt of a chain sends."""
+    """What one attempt sends, as its provider takes it."""
 
-    candidate: Runnable[Any, Any]
-    input: Any
+    attempt: Attempt
+    candidate: Any
+    messages: Any  # or what else is asked
+    settings: dict[str, Any]
     config: RunnableConfig
-    kwargs: dict[str, Any]
+    description: dict[str, Any]  # of the attempt, for tracers; empty where it helps nobody
 
 
-class Call(ABC, Generic[RequestT]):
+class Call(ABC):
     """The steps that are the same whichever way a candidate is asked."""
 
     run: FallbackRun
@@ -113,12 +113,18 @@ class Call(ABC, Generic[RequestT]):
     detached = NOT_DETACHED
     gate: Gate | None = None  # of the attempt at hand
     failed: list[dict[str, Any]] | None = None  # the attempts before it, once needed
+    manager: Any = None  # of a run of this call's own, where somebody listens
+    is_heard = True  # whether anybody may listen
     wants_content = False
     shows_tokens: bool | None = None  # to somebody, once it is known
 
-    def __init__(self, chain: Chain, settings: dict[str, Any]) -> None:
+    def __init__(
+        self, chain: Chain, messages: Any, settings: dict[str, Any], config: RunnableConfig | None
+    ) -> None:
         self.chain = chain
+        self.messages = messages  # or what else is asked
         self.settings = settings  # of this call
+        self.config = ensure_config(config)
         self.policy = chain.policy
         self.partial: Partial = chain.options.partial
 
@@ -146,21 +152,22 @@ class Call(ABC, Generic[RequestT]):
             )
         return turn if isinstance(turn, Turn) else None
 
-    def start(
-        self,
-        config: RunnableConfig,
-        turn: Turn | None,
-        metadata: dict[str, Any] | None,
-        call_input: Any,
-    ) -> FallbackRun:
-        """Start the core's run, nested where the detached handlers would have nested it."""
-        policy = self.policy
+    def start(self, turn: Turn | None, named: dict[str, Any], call_input: Any) -> FallbackRun:
+        """Start the core's run, nested where the detached handlers would have nested it.
+
+        Args:
+            turn: That the call belongs to, or None.
+            named: The name and the id of LangChain's run, where it has some.
+            call_input: What is asked, the whole of it.
+        """
+        policy, config = self.policy, self.config
+        metadata = metadata_of(config, named)
         self.wants_content = policy.wants_content
         self.required = policy.config.require
         unfit = self.unlabelled(config) if self.required else None
         configurable = config.get("configurable") or {}
-        named = next(filter(None, map(configurable.get, _SESSIONS)), None)
-        session = None if named is None else str(named)
+        session = next(filter(None, map(configurable.get, _SESSIONS)), None)
+        session = session if session is None else str(session)
         with parented_like(self.detached) if self.detached.stand_ins else _AS_AROUND:
             self.run = policy.start(turn=turn, session=session, metadata=metadata, unfit=unfit)
         if self.wants_content:
@@ -187,15 +194,11 @@ class Call(ABC, Generic[RequestT]):
         return settings if reader.is_primarys else reader.provider.settings(settings)
 
     @abstractmethod
-    def request_for(self, attempt: Attempt, candidate: Any) -> RequestT:
-        """Return what an attempt sends."""
-
-    @abstractmethod
-    def send(self, request: RequestT) -> Any:
+    def send(self, request: Request) -> Any:
         """Return what the candidate answers."""
 
     @abstractmethod
-    async def asend(self, request: RequestT) -> Any:
+    async def asend(self, request: Request) -> Any:
         """Return what the candidate answers, in this task."""
 
     @abstractmethod
@@ -234,26 +237,51 @@ class Call(ABC, Generic[RequestT]):
                 raise_unsendable(error)
             raise
 
-    def next_request(self, attempt: Attempt) -> RequestT:
+    def next_request(self, attempt: Attempt) -> Request:
         """Return what an attempt sends; an answer before it was refused."""
         if self.gate is not None:
             self.close_gate(unreadable("the answer was refused"))
         self.failed = None
         target = attempt.target
         candidate = target.client if target.credential is None else with_key(target)
-        # Whoever hears of content wants to know what it cost.
-        counting = with_stream_usage(candidate) if self.wants_content else candidate
-        return self.request_for(attempt, counting)
+        return self.request_to(attempt, candidate)
 
-    async def anext_request(self, attempt: Attempt) -> RequestT:
+    async def anext_request(self, attempt: Attempt) -> Request:
         """Return what an attempt sends; an answer before it was refused."""
         if self.gate is not None:
             await self.aclose_gate(unreadable("the answer was refused"))
         self.failed = None
         target = attempt.target
         candidate = target.client if target.credential is None else await awith_key(target)
-        counting = with_stream_usage(candidate) if self.wants_content else candidate
-        return self.request_for(attempt, counting)
+        return self.request_to(attempt, candidate)
+
+    def request_to(self, attempt: Attempt, candidate: Any) -> Request:
+        """Return what an attempt sends to a candidate, which has its key."""
+        reader = self.chain.links[attempt.position].reader
+        messages, settings = self.messages, self.settings_for(attempt.position)
+        # What a chain with a prompt is given is for its prompt, and a text is a text everywhere.
+        if reader is not None and type(messages) is not str:
+            messages = for_provider(messages, reader)
+            messages, as_taken = as_it_thinks(messages, reader, settings)
+            if as_taken is not settings:
+                candidate, settings = without_thinking(candidate), as_taken
+        if self.wants_content:  # and what it cost
+            candidate = with_stream_usage(candidate)
+            self.run.report(parameters=parameters_of(attempt.target.client, settings))
+        config, link = self.config, self.chain.links[attempt.position]
+        callbacks = config.get("callbacks") if self.manager is None else self.manager.get_child()
+        if self.shows_tokens is None and callbacks:  # each attempt's have the same handlers
+            self.shows_tokens = show_tokens(callbacks)
+        has_own = link.binds_callbacks or getattr(link.model, "callbacks", None)
+        if self.shows_tokens or has_own:
+            candidate, callbacks = self.behind_gate(candidate, callbacks)
+        if callbacks is not config.get("callbacks"):
+            config = cast("RunnableConfig", {**config, "callbacks": callbacks})
+        description: dict[str, Any] = {}
+        if self.is_heard and (attempt.number > 1 or self.partial == "replace" or self.required):
+            failed = self.failed_before(attempt)
+            description = attempt_metadata(attempt, self.chain.targets[0], failed)
+        return Request(attempt, candidate, messages, settings, config, description)
 
     def failed_before(self, attempt: Attempt) -> list[dict[str, Any]]:
         """Return what the record says of the attempts before this one; it is built once."""
@@ -261,17 +289,9 @@ class Call(ABC, Generic[RequestT]):
             self.failed = failed_attempts(self.run, attempt.number - 1)
         return self.failed
 
-    def behind_gate(
-        self, attempt: Attempt, candidate: Any, callbacks: CallbacksT
-    ) -> tuple[Any, CallbacksT]:
+    def behind_gate(self, candidate: Any, callbacks: Any) -> tuple[Any, Any]:
         """Return a candidate and callbacks that show nothing before there is content to show."""
-        link = self.chain.links[attempt.position]
-        has_own = link.binds_callbacks or getattr(link.model, "callbacks", None)
-        if callbacks is None and not has_own:
-            return candidate, callbacks
-        own = bool(has_own) and shows_tokens_itself(candidate)
-        if self.shows_tokens is None:  # those of one call have the same handlers
-            self.shows_tokens = show_tokens(callbacks)
+        own = shows_tokens_itself(candidate)
         if not own and not self.shows_tokens:
             return candidate, callbacks
         self.gate = gate = Gate(None if self.partial == "replace" else self.run)
@@ -338,7 +358,7 @@ class Asking:
             raise (unfit(why, error) if is_whole else unreadable(why)) from error
 
 
-class ChainCall(Call[Request]):
+class ChainCall(Call):
     """Ask candidates by their public methods, under one chain run, which is open in its context.
 
     Args:
@@ -350,7 +370,6 @@ class ChainCall(Call[Request]):
     """
 
     attempt: Attempt  # that streams
-    manager: Any = None  # of the chain run, where somebody listens
     attempt_of_chunks: Attempt | None = None
     unparsed: tuple[()] | tuple[Any] = ()  # the last answer that nothing was parsed of
 
@@ -362,19 +381,19 @@ class ChainCall(Call[Request]):
         config: RunnableConfig | None,
         kwargs: dict[str, Any],
     ) -> None:
-        super().__init__(chain, kwargs)
+        super().__init__(chain, call_input, kwargs, config)
         self.runnable = runnable
-        self.input = call_input
-        self.config = ensure_config(config)
         # Both are for this run and no child of it.
         self.run_name = self.config.pop("run_name", None)
         self.run_id = self.config.pop("run_id", None)
         self.handed_out: list[Any] = []  # of that attempt; without a run the last alone
+        self.is_heard = False
 
     def __enter__(self) -> Self:
         callbacks = self.managed(CallbackManager)
         if callbacks is not None:
-            self.manager = callbacks.on_chain_start(None, self.input, **self.named())
+            self.is_heard = True
+            self.manager = callbacks.on_chain_start(None, self.messages, **self.named())
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
@@ -386,7 +405,8 @@ class ChainCall(Call[Request]):
     async def __aenter__(self) -> Self:
         callbacks = self.managed(AsyncCallbackManager)
         if callbacks is not None:
-            self.manager = await callbacks.on_chain_start(None, self.input, **self.named())
+            self.is_heard = True
+            self.manager = await callbacks.on_chain_start(None, self.messages, **self.named())
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
@@ -437,52 +457,33 @@ class ChainCall(Call[Request]):
         """Start the core's run."""
         turn = self.configure(self.config)
         named = {"run_name": self.run_name, "run_id": self.run_id}
-        return self.start(self.config, turn, metadata_of(self.config, named), self.input)
+        return self.start(turn, named, self.messages)
 
-    def as_taken(self, attempt: Attempt, candidate: Any) -> tuple[Any, Any, dict[str, Any]]:
-        """Return a candidate, the input and the keywords, as its provider takes them."""
-        reader = self.chain.links[attempt.position].reader
-        settings = self.settings_for(attempt.position)
-        # What a chain with a prompt is given is for its prompt, and a text is a text everywhere.
-        if reader is None or type(self.input) is str:
-            return candidate, self.input, settings
-        messages = for_provider(self.input, reader)
-        messages, as_taken = as_it_thinks(messages, reader, settings)
-        if as_taken is not settings:
-            candidate = without_thinking(candidate)
-        return candidate, messages, as_taken
-
-    def request_for(self, attempt: Attempt, candidate: Any) -> Request:
-        """Return the input, config and keywords for a candidate."""
-        candidate, candidate_input, kwargs = self.as_taken(attempt, candidate)
-        if self.wants_content:
-            self.run.report(parameters=parameters_of(attempt.target.client, kwargs))
-        config, callbacks = self.config, None
-        if self.manager is not None:
-            callbacks = self.manager.get_child()
-            if attempt.number > 1 or self.partial == "replace":
-                failed = self.failed_before(attempt)
-                metadata = attempt_metadata(attempt, self.chain.targets[0], failed)
-                callbacks.add_metadata(metadata)
-            if attempt.number > 1:
-                callbacks.add_tags([f"fallback:attempt:{attempt.number}"])
-        candidate, callbacks = self.behind_gate(attempt, candidate, callbacks)
-        if callbacks is not None:
-            config = cast("RunnableConfig", {**config, "callbacks": callbacks})
-        return Request(candidate, candidate_input, config, kwargs)
+    def request_to(self, attempt: Attempt, candidate: Any) -> Request:
+        """Return what an attempt sends, under a run that says which attempt it is."""
+        request = super().request_to(attempt, candidate)
+        callbacks: Any = request.config.get("callbacks")
+        if request.description:
+            callbacks.add_metadata(request.description)
+        if self.is_heard and attempt.number > 1:
+            callbacks.add_tags([f"fallback:attempt:{attempt.number}"])
+        return request
 
     def send(self, request: Request) -> Any:
         with Asking(request.config):
-            return request.candidate.invoke(request.input, request.config, **request.kwargs)
+            return request.candidate.invoke(request.messages, request.config, **request.settings)
 
     async def asend(self, request: Request) -> Any:
         with Asking(request.config):
-            return await request.candidate.ainvoke(request.input, request.config, **request.kwargs)
+            return await request.candidate.ainvoke(
+                request.messages, request.config, **request.settings
+            )
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Return an answer as it is handed out, if it holds what it was asked for."""
+        lacks_parsed = _lacks_parsed(answer, parses=self.chain.links[attempt.position].parses)
         (answer,) = self.taken(attempt, [answer])
-        if _lacks_parsed(answer, is_parsed=self.chain.links[attempt.position].parses):
+        if lacks_parsed:
             self.unparsed = (answer,)
             error = isinstance(answer, dict) and answer["parsing_error"]
             raise unfit("the answer holds nothing in its schema") from error or None
@@ -502,7 +503,7 @@ class ChainCall(Call[Request]):
         """Pass a candidate's chunks on, or say that there was none."""
         request = self.next_request(attempt)
         self.attempt = attempt  # a stream without content is handed out after its call has ended
-        chunks = request.candidate.stream(request.input, request.config, **request.kwargs)
+        chunks = request.candidate.stream(request.messages, request.config, **request.settings)
         asking, last = Asking(request.config, attempt), NOTHING
         try:
             while True:
@@ -526,7 +527,7 @@ class ChainCall(Call[Request]):
         """Pass a candidate's chunks on, or say that there was none."""
         request = await self.anext_request(attempt)
         self.attempt = attempt  # as in ask_for_stream
-        chunks = request.candidate.astream(request.input, request.config, **request.kwargs)
+        chunks = request.candidate.astream(request.messages, request.config, **request.settings)
         asking, last = Asking(request.config), NOTHING
         try:
             while True:
@@ -579,17 +580,15 @@ def metadata_of(config: RunnableConfig, run: dict[str, Any]) -> dict[str, Any] |
         run: The run's name and id, where the caller gave one.
     """
     metadata: dict[Any, Any] = config.get("metadata") or {}  # named by whoever called
-    if not (metadata or any(run.values())):
-        return None
     # What is configurable is for the models, keys included; older LangGraphs copy all of it.
     configurable = config.get("configurable") or {}
-    given = {
+    given = {name: str(value) for name, value in run.items() if value} | {
         name: value
         for name, value in metadata.items()
         if isinstance(name, str)
         and (name == _THREAD or not (name.startswith(_THEIRS) or name in configurable))
     }
-    return call_metadata({name: str(value) for name, value in run.items() if value} | given)
+    return call_metadata(given) if given else None
 
 
 def _check_ends(messages: list[Any]) -> None:
@@ -603,15 +602,15 @@ def _check_ends(messages: list[Any]) -> None:
             raise AnswerRejected(failure)
 
 
-def _lacks_parsed(answer: Any, *, is_parsed: bool) -> bool:
+def _lacks_parsed(answer: Any, *, parses: bool) -> bool:
     """Tell whether an answer holds nothing in the schema, in a form that LangChain has for it.
 
     Args:
         answer: What a chain returned.
-        is_parsed: Whether its last step was a parser, which returns None where it found nothing.
+        parses: Whether its last step was a parser, which returns None where it found nothing.
     """
     if not isinstance(answer, dict):
-        return is_parsed and answer is None
+        return parses and answer is None
     if answer.keys() != {"parsed", "parsing_error", "raw"}:  # include_raw=True
         return False
     # Beside a schema a model may have been given tools, and called one.

@@ -75,11 +75,15 @@ class Reader(NamedTuple):
             return False
         if not source.per_account:
             return True
+        accounts = set[str | None]()  # of the provider's
         for target in self.chain:
+            family = Provider.named(target.provider or "").family
             if target.name == author or author is None:  # then it counts as the primary's
-                family = Provider.named(target.provider or "").family
                 return target.endpoint == self.target.endpoint and family == self.provider.family
-        return source.family == self.provider.family
+            if family == self.provider.family:
+                accounts.add(target.endpoint)
+        # Another chain's: where this one has two accounts, nobody knows which of them it was.
+        return source.family == self.provider.family and len(accounts) < 2
 
     def unmarked(self, content: Any) -> Any:
         """Return blocks without other providers' markers; a primary that nobody knows gets all."""

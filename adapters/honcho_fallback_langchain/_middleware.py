@@ -25,7 +25,7 @@ from langchain.agents.middleware.types import (
 )
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables.config import ensure_config, merge_configs, set_config_context
+from langchain_core.runnables.config import merge_configs, set_config_context
 from langchain_core.runnables.utils import coro_with_context
 from langgraph.channels import UntrackedValue  # pyright: ignore[reportMissingTypeStubs] # the mark py.typed does not reach this folder
 from langgraph.errors import GraphBubbleUp
@@ -39,15 +39,13 @@ from honcho_fallback import (
     Turn,
     classify,
 )
-from honcho_fallback_langchain._call import Call, metadata_of
+from honcho_fallback_langchain._call import Call, Request
 from honcho_fallback_langchain._callbacks import detach_langfuse
-from honcho_fallback_langchain._candidates import model_named, parameters_of, refuse_unmade
+from honcho_fallback_langchain._candidates import model_named, refuse_unmade
 from honcho_fallback_langchain._chain import Chain
 from honcho_fallback_langchain._labels import Boundary
-from honcho_fallback_langchain._message_history import as_it_thinks, for_provider, tools_for
-from honcho_fallback_langchain._metadata import attempt_metadata
+from honcho_fallback_langchain._message_history import for_provider, tools_for
 from honcho_fallback_langchain._options import FallbackOptions, Options
-from honcho_fallback_langchain._sdk import without_thinking
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable, Mapping
@@ -111,7 +109,7 @@ class FallbackRequest(ModelRequest[Any]):
         return super().override(**overrides)
 
 
-class AgentCall(Call[ModelRequest[Any]]):
+class AgentCall(Call):
     """Ask candidates by an agent's handler.
 
     Args:
@@ -124,7 +122,6 @@ class AgentCall(Call[ModelRequest[Any]]):
     response: ModelResponse[Any]  # of the attempt that was answered last
     turn: Turn | None = None  # that the graph keeps
     is_named = False  # whether it does so for its name alone
-    config: Any = None  # of an attempt, where it is not that around us
 
     def __init__(
         self,
@@ -133,7 +130,9 @@ class AgentCall(Call[ModelRequest[Any]]):
         handler: Callable[[ModelRequest[Any]], Any],
         turns: deque[Turn] | None,
     ) -> None:
-        super().__init__(chain, request.model_settings)
+        super().__init__(chain, request.messages, request.model_settings, None)
+        self.named_turn = self.configure(self.config)
+        self.around = self.config  # the agent's
         self.request = request
         self.handler = handler
         self.turns = turns
@@ -142,24 +141,24 @@ class AgentCall(Call[ModelRequest[Any]]):
 
     def open(self) -> FallbackRun:
         """Start the core's run, in the turn that it is a part of."""
-        around, request = ensure_config(), self.request
-        turn = self.configure(around) or self._turn_around()
+        around, request = self.around, self.request
+        turn = self.named_turn or self._turn_around()
         run_id = getattr(getattr(request.runtime, "execution_info", None), "run_id", None)
         callbacks, self.detached = detach_langfuse(around.get("callbacks"), self.policy)
         if self.detached.handlers:
-            self.config = around = cast("RunnableConfig", {**around, "callbacks": callbacks})
-        self.around = around
+            self.config = cast("RunnableConfig", {**around, "callbacks": callbacks})
         system = [request.system_message] if request.system_message else []
-        metadata = metadata_of(around, {"run_id": run_id})
-        return self.start(around, turn, metadata, [*system, *request.messages])
+        return self.start(turn, {"run_id": run_id}, [*system, *request.messages])
 
     def _turn_around(self) -> Turn | None:
         """Return the turn around the agent's run, or that of the run itself, or None."""
         policy, observers = self.policy, self.policy.observers
         lasts = policy.config.reset != "iteration"
-        self.is_named = (lasts and bool(observers)) or any(
-            type(one).on_turn_end is not FallbackObserver.on_turn_end for one in observers
-        )
+        self.is_named = lasts and bool(observers)
+        for one in observers:  # some have some of the hooks
+            hook = getattr(type(one), "on_turn_end", FallbackObserver.on_turn_end)
+            if hook is not FallbackObserver.on_turn_end:
+                self.is_named = True
         if self.turns is None or not (lasts or self.is_named):
             return None
         new_turn = policy.turn()
@@ -194,21 +193,16 @@ class AgentCall(Call[ModelRequest[Any]]):
     def _primary(self) -> str:
         return self.chain.targets[0].name
 
-    def request_for(self, attempt: Attempt, candidate: Any) -> ModelRequest[Any]:
+    def model_request(self, sent: Request) -> ModelRequest[Any]:
         """Return the request as an attempt's provider takes it."""
-        request = self.request
-        if self.wants_content:
-            parameters = parameters_of(attempt.target.client, request.model_settings)
-            self.run.report(parameters=parameters)
-        candidate, changes = self._as_taken(attempt, candidate)
-        model, callbacks = self.behind_gate(attempt, candidate, self.around.get("callbacks"))
-        if self.gate is not None:
-            self.config = {**self.around, "callbacks": callbacks}
-        if self.required:  # a middleware inside may ask another model
-            within: Any = {**self.around, "callbacks": callbacks}
-            boundary = Boundary(self.required, self.around, attempt)
-            self.config = merge_configs(within, {"callbacks": [boundary]})
-        model = self._described(model, attempt)
+        request, attempt = self.request, sent.attempt
+        reader = self.chain.links[attempt.position].reader
+        changes = {} if reader is None or reader.is_primarys else self._foreign(reader)
+        if sent.messages is not request.messages:
+            changes["messages"] = sent.messages
+        if sent.settings is not request.model_settings:
+            changes["model_settings"] = sent.settings
+        model = self._described(sent)
         if model is not request.model:
             changes["model"] = model
         if attempt.position > 0:
@@ -216,37 +210,15 @@ class AgentCall(Call[ModelRequest[Any]]):
             return FallbackRequest(**{**given, **changes})
         return request.override(**changes) if changes else request
 
-    def _as_taken(self, attempt: Attempt, candidate: Any) -> tuple[Any, dict[str, Any]]:
-        """Return a candidate and what changes of the request for its provider to take it."""
-        request = self.request
-        reader = self.chain.links[attempt.position].reader
-        settings = as_taken = self.settings and self.settings_for(attempt.position)
-        changes: dict[str, Any] = {}
-        if reader is not None:
-            changes = {} if reader.is_primarys else self._foreign(reader)
-            messages = for_provider(request.messages, reader)
-            messages, as_taken = as_it_thinks(messages, reader, settings)
-            if as_taken is not settings:
-                candidate = without_thinking(candidate)
-            if messages is not request.messages:
-                changes["messages"] = messages
-        if as_taken is not request.model_settings:
-            changes["model_settings"] = as_taken
-        return candidate, changes
-
-    def _described(self, model: Any, attempt: Attempt) -> Any:
+    def _described(self, sent: Request) -> Any:
         """Return a model that says in its run which attempt it is, where that helps."""
+        model, attempt = sent.candidate, sent.attempt
         described: dict[str, Any] = {}
-        if attempt.number > 1 or self.partial == "replace" or self.required:
-            metadata = attempt_metadata(
-                attempt, self.chain.targets[0], self.failed_before(attempt)
-            )
-            described["metadata"] = {**(model.metadata or {}), **metadata}
+        if sent.description:
+            described["metadata"] = {**(model.metadata or {}), **sent.description}
         if attempt.number > 1:
             described["tags"] = [*(model.tags or []), f"fallback:attempt:{attempt.number}"]
-        if described:
-            model = model.model_copy(update=described)
-        return model
+        return model.model_copy(update=described) if described else model
 
     def _foreign(self, reader: Reader) -> dict[str, Any]:
         # Cache markers and the provider's own tools were made for the agent's model.
@@ -260,17 +232,26 @@ class AgentCall(Call[ModelRequest[Any]]):
             (changes["system_message"],) = for_provider([request.system_message], reader)
         return changes
 
-    def send(self, request: ModelRequest[Any]) -> Any:
-        if self.config is None:
-            return self.handler(request)
-        with set_config_context(self.config) as context:
-            return context.run(self.handler, request)
+    def config_of(self, request: Request) -> RunnableConfig:
+        """Return the config of an attempt; a middleware inside may ask another model."""
+        if not self.required:
+            return request.config
+        boundary = Boundary(self.required, self.around, request.attempt)
+        return merge_configs(request.config, {"callbacks": [boundary]})
 
-    async def asend(self, request: ModelRequest[Any]) -> Any:
-        if self.config is None:
-            return await self.handler(request)
-        with set_config_context(self.config) as context:
-            return await coro_with_context(self.handler(request), context)
+    def send(self, request: Request) -> Any:
+        model_request, config = self.model_request(request), self.config_of(request)
+        if config is self.around:
+            return self.handler(model_request)
+        with set_config_context(config) as context:
+            return context.run(self.handler, model_request)
+
+    async def asend(self, request: Request) -> Any:
+        model_request, config = self.model_request(request), self.config_of(request)
+        if config is self.around:
+            return await self.handler(model_request)
+        with set_config_context(config) as context:
+            return await coro_with_context(self.handler(model_request), context)
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Return the message in a response, for whoever judges it, and keep the response."""

@@ -151,7 +151,8 @@ def raise_unsendable(error: Exception) -> None:
     own = (_integrates(name) or name.partition(".")[0] in _ASKS_WITH for name in below)
     if not (is_models and all(own)) or unread_because(error) is not None:
         return
-    if type(error).__module__ == "builtins" and classify(error, only_models=True).kind == "local":
+    is_plain = type(error).__module__ == "builtins" or isinstance(error, ValidationError)
+    if is_plain and classify(error, only_models=True).kind == "local":
         why, name = "its integration does not take the request", type(error).__name__
         failure = Failure.of(FailureKind.UNSUPPORTED, reason=why, error=name, reached="no")
         raise AnswerRejected(failure, raised=error) from error

@@ -10,6 +10,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
+from langchain_google_genai import ChatGoogleGenerativeAI
 
 from honcho_fallback import FallbackExhausted, StreamInterrupted
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
@@ -188,3 +189,18 @@ async def test_so_it_does_in_an_agent(providers: ProviderServer, verb: str) -> N
     state = made.invoke(messages) if verb == "invoke" else await made.ainvoke(messages)
     assert state["messages"][-1].text == "heard"
     assert not claude.requests
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
+async def test_a_keyword_that_gemini_does_not_know_goes_to_the_next(
+    providers: ProviderServer, verb: str
+) -> None:
+    """Its SDK says so with pydantic's error, before a request."""
+    down, last = serve(providers, "openai", status=503), serve(providers, "openai", "heard")
+    google = serve(providers, "google", "no")
+    gemini = ChatGoogleGenerativeAI(model="gemini-2.5-flash", api_key="k", base_url=google.url)
+    chain = FallbackChatModel(model_at(down), gemini, model_at(last))
+    answer = await ask(chain.bind(max_completion_tokens=9), verb, "hi")
+    marks = [one.get("kind") for one in answer.response_metadata["fallback"]["attempts"]]
+    assert marks == ["overloaded", "unsupported", None]
+    assert not google.requests

@@ -132,6 +132,15 @@ def test_an_answer_of_another_chain_is_its_providers() -> None:
     assert [kept(message, at, *chain) for at in (0, 1, 2)] == [False, True, False]
 
 
+def test_an_answer_of_another_chain_is_nobodys_where_two_accounts_could_have_made_it() -> None:
+    """Agents with chains of their own share a thread, and a model of a thread is renamed."""
+    chain = gpt(model="a", base_url=NOWHERE), gpt(model="b", base_url=CLOUD)
+    message = answer(target="openai/elsewhere")
+    assert [kept(message, at, *chain) for at in (0, 1)] == [False, False]
+    same = gpt(model="a"), gpt(model="b")
+    assert [kept(message, at, *same) for at in (0, 1)] == [True, True]
+
+
 def test_signatures_hold_wherever_the_model_is_served() -> None:
     """Anthropic's signed thinking goes to whoever serves its models, and to nobody else."""
     mantle = Mantle(model="b", api_key="k", base_url=CLOUD)

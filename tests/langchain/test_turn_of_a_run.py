@@ -111,6 +111,26 @@ async def test_a_run_that_is_streamed_is_one_turn(verb: str, reset: Any, mode: s
     assert observer.outcome_of(*observer.ids) == "completed"
 
 
+class Starts:
+    """Observe with one hook, and derive from nothing."""
+
+    def __init__(self) -> None:
+        self.calls: list[Any] = []
+
+    def on_start(self, call: Any) -> None:
+        self.calls.append(call)
+
+
+@VERBS
+@RESETS
+async def test_an_observer_may_have_some_of_the_hooks(verb: str, reset: Any) -> None:
+    """An agent asks under it as a model does."""
+    observer: Any = Starts()
+    middleware = FallbackMiddleware(chat("backup", *rounds()), reset=reset, observers=[observer])
+    assert last(await run(verb, agent(dead(), middleware))).text == "done"
+    assert len(observer.calls) == 3
+
+
 @VERBS
 async def test_the_process_s_observer_makes_a_run_one_turn(verb: str) -> None:
     """One that is set once for all policies is enough, also for a middleware made before."""
