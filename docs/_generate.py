@@ -100,7 +100,7 @@ command's, its object a function with typer's annotations. It is imported with e
 """
 _END = "─> the call ends with an error"
 _DEFAULTS_IN_WORDS = {
-    "max_attempts": "3, or the chain's length if longer",
+    "max_attempts": "3, or what reaches the chain's end",
     "classify": "the package's own",
 }
 _MACHINE_TAIL = """\

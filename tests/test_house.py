@@ -132,7 +132,7 @@ def by_a_router() -> object:
 @pytest.mark.filterwarnings("ignore:Item 'summary' on TypedDict:UserWarning")  # LiteLLM's types
 @pytest.mark.parametrize(
     ("make", "most"),
-    [(by_the_core, 17), (by_a_chat_model, 30), (by_an_agent, 50), (by_a_router, 45)],
+    [(by_the_core, 15), (by_a_chat_model, 28), (by_an_agent, 40), (by_a_router, 45)],
 )
 def test_a_first_failure_changes_rooms_seldom(make: Any, most: int) -> None:
     """Who follows a switch from its entry opens few files."""
@@ -222,7 +222,7 @@ def test_a_file_has_a_name_of_its_own() -> None:
 # lowers it, and who lengthens one lowers another by more in the same change.
 ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "core, values, redaction": (
-        5761,  # what is too much for a minute goes anywhere; four rooms gave a file each for it
+        5762,  # a request is kept for each target that was not asked; LangChain gave more
         ("honcho_fallback/_core", "honcho_fallback/_values", "honcho_fallback/redaction.py"),
     ),
     # It loses fewer calls: pages, crashes, JSON that does not fit, accounts that are switched off.
@@ -241,7 +241,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "tools": (1193, ("honcho_fallback/tools",)),
     "simulate": (1058, ("honcho_fallback/simulate",)),
     "cli": (586, ("honcho_fallback/cli",)),
-    "langchain": (4134, ("adapters/honcho_fallback_langchain",)),
+    "langchain": (4119, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2755, ("adapters/honcho_fallback_litellm",)),
     "honcho": (2015, ("adapters/honcho_fallback_honcho",)),
     "tracing": (

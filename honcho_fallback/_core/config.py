@@ -61,9 +61,9 @@ class FallbackConfig(BaseModel):
         switch_after: Failures on one target before the switch: a number, or a number per kind
             (1 for kinds not named). A failure that is not transient always switches at once. Where
             the provider stated a wait, one of at most 2 s is obeyed; for a longer one another
-            target is asked, as long as there is one.
-        max_attempts: Requests per call, all targets together; default 3, or the chain's length if
-            longer.
+            target is asked, as long as there is one. A request is kept for each other target.
+        max_attempts: Requests per call, all targets together; default 3, or as many as
+            switch_after takes to reach the chain's end.
         attempts_per_target: Requests per call and target; with it, max_attempts is by default that
             many for each target of the chain.
         wait: How long to wait before the *same* target is asked again: a tenacity wait strategy,

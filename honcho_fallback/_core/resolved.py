@@ -63,8 +63,10 @@ class ResolvedPolicy:
         if config.rules or self.leaves_refusals:
             check = partial(check_response, rules=config.rules, refusals=self.leaves_refusals)
         self.check = check if config.check_responses else None
-        each = config.attempts_per_target
-        attempts = len(chain) * each if each else max(3, len(chain))
+        each, patience = config.attempts_per_target, config.switch_after
+        if not isinstance(patience, int):
+            patience = max(patience.values(), default=1)
+        attempts = len(chain) * each if each else max(3, (len(chain) - 1) * patience + 1)
         self.max_attempts = config.max_attempts or attempts
         self.turn_scoped = config.reset != "iteration"
         self.grouped = config.on_exhausted == "group" and len(chain) > 1

@@ -120,7 +120,6 @@ def options(
     The failed attempt is the last of ``call.past``; the error is for wait strategies that look at
     it.
     """
-    attempt = call.attempt
     if call.content_at is not None:
         if able := continuing(policy, call, failure):
             yield SwitchTo(able)
@@ -145,16 +144,16 @@ def options(
         outcome: Outcome = "exhausted" if is_end and not lacking else "rejected"
         yield Stop(outcome, error=0 if lacking else -1)
         return
-    may_ask = attempt.number < policy.max_attempts + call.extra_attempts
-    retry = None
-    if may_ask:
+    requests_left = policy.max_attempts + call.extra_attempts - call.attempt.number
+    # Patience with one target costs no other its turn.
+    if requests_left > len(others):
         retry = granted_retry(call, failure, error) if again is None else retry_at_end(call, again)
-    if retry is not None:
-        yield Retry(*retry)
+        if retry is not None:
+            yield Retry(*retry)
     # The primary only: by the time a fallback is asked, the call has waited long enough.
     if (rebuild := transport_rebuild(policy, call, failure)) is not None:
         yield Recover(rebuild)
-    if may_ask and others:
+    if requests_left > 0 and others:
         yield SwitchTo(others)
     yield Stop("exhausted")
 

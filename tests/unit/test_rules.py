@@ -159,6 +159,29 @@ def test_how_long_a_target_is_kept(failures: int, options: Any, wanted: list[str
     assert kinds(listed(BUSY, ONE, TWO, failures=failures, **options)) == wanted
 
 
+@pytest.mark.parametrize("chain", [2, 3, 5])
+@pytest.mark.parametrize("options", [{}, {"max_attempts": 5}])
+@pytest.mark.parametrize("patience", [1, 2, 3, {"timeout": 2, "overloaded": 4}])
+def test_patience_with_one_target_costs_no_other_its_turn(
+    chain: int, options: Any, patience: Any
+) -> None:
+    """However often `switch_after` asks the dead again, the last target is reached."""
+    targets = [Target(f"m{n}") for n in range(chain)]
+    policy = FallbackPolicy(targets, FallbackConfig(wait=0, switch_after=patience, **options))
+    asked: list[int] = []
+
+    def ask(attempt: Any) -> str:
+        asked.append(attempt.position)
+        if attempt.position < chain - 1:
+            raise DOWN
+        return "hello"
+
+    assert policy.call(ask) == "hello"
+    failures = patience if isinstance(patience, int) else patience["overloaded"]
+    wanted = [n for n in range(chain - 1) for _ in range(failures)]
+    assert options or asked == [*wanted, chain - 1]
+
+
 def test_the_last_target_has_its_attempts_and_no_more() -> None:
     """`attempts_per_target` bounds the chain's end, as `max_attempts` does."""
     assert kinds(listed(BUSY, ONE, failures=2, attempts_per_target=2, max_attempts=9)) == ["Stop"]
