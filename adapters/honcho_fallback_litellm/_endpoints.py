@@ -14,7 +14,6 @@ from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_litellm._request import required_in
-from honcho_fallback_litellm._responses import attach
 from honcho_fallback_litellm._router import (
     NARROWED,
     Endpoint,
@@ -24,14 +23,13 @@ from honcho_fallback_litellm._router import (
     rotation,
 )
 from honcho_fallback_litellm._router_call import RouterCall
-from honcho_fallback_litellm._stream import managed_stream
+from honcho_fallback_litellm._stream import astream_of, stream_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from honcho_fallback_litellm._groups import Chains
 
-_END: Any = object()
 # The methods without the a that makes them async: what may be passed by position, and whether
 # LiteLLM keeps its metadata in a bucket of its own there.
 _METHODS: tuple[tuple[str, tuple[str, ...], bool], ...] = (
@@ -116,7 +114,9 @@ class Endpoints:
             where = await arotation(call.router, call.of_group.ids, call.request)
         plain = call.begin(where, respects_cooldown=self._respects_cooldown)
         try:
-            return await (_aanswered(call) if plain is None else call.own(**plain))
+            if plain is not None:
+                return await call.own(**plain)
+            return await (astream_of(call) if call.wants_stream else call.aanswer())
         except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
             error = call.final(raised)
         try:
@@ -135,7 +135,9 @@ class Endpoints:
             where = rotation(call.router, call.of_group.ids, call.request)
         plain = call.begin(where, respects_cooldown=self._respects_cooldown)
         try:
-            return _answered(call) if plain is None else call.own(**plain)
+            if plain is not None:
+                return call.own(**plain)
+            return stream_of(call) if call.wants_stream else call.answer()
         except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
             error = call.final(raised)
         try:
@@ -169,29 +171,3 @@ class Endpoints:
             chain, router, endpoint, own, request, deployments, self._chains, required
         )
         return call if required or chain is not None or call.lists.cut() else None
-
-
-async def _aanswered(call: RouterCall) -> Any:
-    policy, run = call.chain.policy, call.run
-    if not call.wants_stream:
-        return attach(await policy.acall(call.aask, run=run), run.record)
-    chunks = policy.astream(call.aopen, run=run, has_content=call.has_content)
-    first = await anext(chunks, _END)
-    if first is not call.opened:
-        return managed_stream(call, chunks, None if first is _END else first)
-    async for _ in chunks:  # a whole answer in place of a stream
-        pass
-    return attach(first, run.record)
-
-
-def _answered(call: RouterCall) -> Any:
-    policy, run = call.chain.policy, call.run
-    if not call.wants_stream:
-        return attach(policy.call(call.ask, run=run), run.record)
-    chunks = policy.stream(call.open, run=run, has_content=call.has_content)
-    first = next(chunks, _END)
-    if first is not call.opened:
-        return managed_stream(call, chunks, None if first is _END else first)
-    for _ in chunks:  # a whole answer in place of a stream
-        pass
-    return attach(first, run.record)

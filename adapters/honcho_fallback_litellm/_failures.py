@@ -26,12 +26,20 @@ _DEPTH = 8
 # LiteLLM's names for "something went wrong and I do not know what".
 _CATCH_ALLS = frozenset({"APIConnectionError", "APIError", "InternalServerError"})
 _OUR_TROUBLE = frozenset({FailureKind.LOCAL, FailureKind.MALFORMED_RESPONSE})
+# The next deployment may have room, and no provider is at fault.
+_NO_ROOM = Failure.of(
+    FailureKind.RATE_LIMIT,
+    transient=False,
+    reason="LiteLLM had no room at this deployment",
+    scope="client",
+    reached="no",
+)
 
 
 def classifier_for(config: FallbackConfig) -> Callable[[BaseException], Failure]:
     """Return a classifier that looks below LiteLLM's exceptions; rules see these as well."""
     built_in = partial(classify, rules=config.rules, only_models=True)
-    return partial(_ruled if config.rules else _classify, built_in)
+    return partial(_classify, built_in, has_rules=bool(config.rules))
 
 
 def provider_error(error: Exception) -> Exception:
@@ -59,7 +67,7 @@ def is_refusal(error: BaseException) -> bool:
     return isinstance(error, RouterRateLimitError | RouterRateLimitErrorBasic)
 
 
-def restore_context(error: Exception) -> None:
+def _restore_context(error: BaseException) -> None:
     """Note again what an error of a sync method was raised for.
 
     LiteLLM runs those inside ``except RuntimeError`` ("no running event loop"), which Python then
@@ -75,9 +83,7 @@ def restore_context(error: Exception) -> None:
         seen.add(id(one))
         context = one.__context__
         if type(context) is RuntimeError and context.args == ("no running event loop",):
-            suppressed = one.__suppress_context__
             one.__context__ = _mapped_from(one)
-            one.__suppress_context__ = suppressed
         linked = (one.__cause__, one.__context__, getattr(one, "original_exception", None))
         waiting += [two for two in (*linked, *one.args) if isinstance(two, BaseException)]
 
@@ -85,36 +91,23 @@ def restore_context(error: Exception) -> None:
 def _mapped_from(error: BaseException) -> BaseException | None:
     traceback = error.__traceback__
     while traceback is not None:
-        original = traceback.tb_frame.f_locals.get("original_exception")
+        frame, traceback = traceback.tb_frame, traceback.tb_next
+        if "original_exception" not in frame.f_code.co_varnames:
+            continue  # up to Python 3.12 a look at the locals of a frame keeps them: not at ours
+        original = frame.f_locals.get("original_exception")
         if isinstance(original, BaseException) and original is not error:
             return original
-        traceback = traceback.tb_next
     return None
 
 
-def _refused(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
-    """Say that the next deployment may have room, and that no provider is at fault."""
-    failure = inner(error)
-    if failure.by_rule:
-        return failure
-    return Failure.of(
-        FailureKind.RATE_LIMIT,
-        transient=False,
-        reason="LiteLLM had no room at this deployment",
-        error=type(error).__name__,
-        scope="client",
-        reached="no",
-    )
-
-
-def _ruled(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
-    failure = inner(error)
-    return failure if failure.by_rule else _classify(inner, error)
-
-
-def _classify(inner: Callable[[BaseException], Failure], error: BaseException) -> Failure:
+def _classify(
+    inner: Callable[[BaseException], Failure], error: BaseException, *, has_rules: bool
+) -> Failure:
+    _restore_context(error)
+    if has_rules and (ruled := inner(error)).by_rule:
+        return ruled
     if is_refusal(error):
-        return _refused(inner, error)
+        return _NO_ROOM._replace(error=type(error).__name__)
     if isinstance(error, Exception):
         error = provider_error(error)
     native = None

@@ -40,6 +40,7 @@ class Chain(NamedTuple):
 
     Args:
         policy: One target per deployment.
+        targets: Those of the policy.
         ids: Of the deployments, in its order.
         config: The policy's options, and the timeout, which LiteLLM is handed.
         providers: Whose messages each deployment writes.
@@ -47,6 +48,7 @@ class Chain(NamedTuple):
     """
 
     policy: FallbackPolicy
+    targets: tuple[Target, ...]
     ids: tuple[str, ...]
     config: FallbackConfig
     providers: tuple[Provider, ...]
@@ -121,6 +123,7 @@ class Chains:
         ]
         return Chain(
             policy,
+            policy.targets,
             tuple(id_of(one) for one in ranked),
             config,
             providers,

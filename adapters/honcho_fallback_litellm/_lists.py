@@ -127,11 +127,12 @@ class Lists:
         kept = {name: value for name, value in self._request.items() if name not in REHEARSALS}
         return {**kept, **self.cut(), way[0]: True}
 
-    async def walk(self, endpoint: Endpoint, error: Exception) -> Any:
+    async def walk(self, endpoint: Endpoint, bucket: str, error: Exception) -> Any:
         """Ask a list's targets from the first chain on.
 
         Args:
             endpoint: Which was called.
+            bucket: The name of the metadata that LiteLLM writes into.
             error: What was raised before.
 
         Raises:
@@ -150,7 +151,6 @@ class Lists:
                 continue
             attempted.record(key)
             depth += 1
-            bucket = endpoint.bucket(request)
             stamps = {"original_model_group": request["model"], "model_group": given.get("model")}
             hop = {
                 **{name: value for name, value in request.items() if name not in REHEARSALS},

@@ -58,14 +58,12 @@ def renew(carrier: Any, record: CallRecord) -> None:
 
 def headers_of(record: CallRecord, answering: str | None = None) -> dict[str, str]:
     """Say in HTTP headers who was asked and who answers."""
-    primary, answered_by = record.primary, record.answered_by
     failed = [one for one in record.attempts if one.kind is not None]
-    attempts = len(record.attempts) + (answering is not None)
     headers = {
         "x-honcho-fallback-call-id": record.call_id,
-        "x-honcho-fallback-primary": primary,
-        "x-honcho-fallback-answered-by": answering or answered_by or "nobody",
-        "x-honcho-fallback-attempts": str(attempts),
+        "x-honcho-fallback-primary": record.chain[0],
+        "x-honcho-fallback-answered-by": answering or record.answered_by or "nobody",
+        "x-honcho-fallback-attempts": str(len(record.attempts) + (answering is not None)),
     }
     if failed:
         headers["x-honcho-fallback-reason"] = ", ".join(str(one.kind) for one in failed)

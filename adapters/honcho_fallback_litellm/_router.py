@@ -44,11 +44,6 @@ class Endpoint(NamedTuple):
     is_async: bool
     is_generic: bool
 
-    def bucket(self, request: dict[str, Any]) -> str:
-        """Name the metadata that LiteLLM writes into."""
-        own = self.is_generic or "litellm_metadata" in request
-        return "litellm_metadata" if own else "metadata"
-
 
 def setting(router: Any, name: str) -> Any:
     """Return a setting of the Router, or None."""

@@ -24,7 +24,7 @@ from honcho_fallback import (
     StreamInterrupted,
 )
 from honcho_fallback_litellm._accepted_history import accepted_chat, accepted_items, as_it_thinks
-from honcho_fallback_litellm._failures import is_refusal, provider_error, restore_context
+from honcho_fallback_litellm._failures import is_refusal, provider_error
 from honcho_fallback_litellm._groups import adapts_thinking, id_of, labels_of, model_of
 from honcho_fallback_litellm._lists import Lists
 from honcho_fallback_litellm._request import ONE_REQUEST, PARAMETERS, REHEARSALS, options_of
@@ -73,6 +73,12 @@ class RouterCall:
         return self.request.get("stream") is True or self.endpoint.name.endswith("_stream")
 
     @property
+    def bucket(self) -> str:
+        """Name the metadata that LiteLLM writes into."""
+        is_own = self.endpoint.is_generic or "litellm_metadata" in self.request
+        return "litellm_metadata" if is_own else "metadata"
+
+    @property
     def lists(self) -> Lists:
         """Return the lists of other groups that stand behind this one."""
         if self._lists is None:
@@ -111,7 +117,7 @@ class RouterCall:
             options["require"] = required
         allowed = [
             position
-            for position, target in enumerate(chain.policy.targets)
+            for position, target in enumerate(chain.targets)
             if (degrades or not position) and target.labels >= required
         ]
         healthy, cooling = rotation.healthy, rotation.cooling
@@ -133,8 +139,7 @@ class RouterCall:
             options["unfit"], options["max_attempts"] = unfit, max(1, most - len(unfit))
         if resting and respects_cooldown and config.cooldown is None:
             # A memory orders, it never forbids: they are asked after the others.
-            targets = chain.policy.targets
-            left = {targets[one].identity: cooling[ids[one]] for one in resting}
+            left = {chain.targets[one].identity: cooling[ids[one]] for one in resting}
             options["cooldown"] = LiteLLMsRests(left)
         if config.validate_answer is not None and self.wants_stream:
             options["validate"] = None  # it knows whole answers
@@ -167,6 +172,14 @@ class RouterCall:
 
     # Its attempts.
 
+    async def aanswer(self) -> Any:
+        """Ask the chain in this task; the answer carries the record."""
+        return attach(await self.chain.policy.acall(self.aask, run=self.run), self.run.record)
+
+    def answer(self) -> Any:
+        """Ask the chain in this thread; the answer carries the record."""
+        return attach(self.chain.policy.call(self.ask, run=self.run), self.run.record)
+
     async def aask(self, attempt: Attempt) -> Any:
         """Ask LiteLLM for one deployment's answer, in this task."""
         self.attempt = attempt
@@ -182,7 +195,6 @@ class RouterCall:
         try:
             return self._with_cost(self.own(**self._narrowed(attempt)))
         except Exception as error:
-            restore_context(error)
             self._note(attempt, error)
             raise
 
@@ -300,8 +312,7 @@ class RouterCall:
         """Tell LiteLLM's callbacks of the following attempts what became of this one."""
         self.errors.append(error)
         group, deployment = self.request["model"], self.deployments[attempt.position]
-        bucket = self.endpoint.bucket(self.request)
-        metadata = self.request[bucket] = self.request.get(bucket) or {}
+        metadata = self.request[self.bucket] = self.request.get(self.bucket) or {}
         earlier = metadata.get("previous_models") if len(self.errors) > 1 else None
         failed = {
             "model_group": group,
@@ -355,7 +366,7 @@ class RouterCall:
         """Ask the targets of a list from its first chain on, or raise the error."""
         if not self.goes_elsewhere:
             raise error
-        return await self.lists.walk(self.endpoint, error)
+        return await self.lists.walk(self.endpoint, self.bucket, error)
 
     def with_record(self, answer: Any) -> Any:
         """Let an answer of another group carry the record of the chain that came before."""

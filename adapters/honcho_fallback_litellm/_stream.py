@@ -16,13 +16,35 @@ if TYPE_CHECKING:
     from honcho_fallback_litellm._router_call import RouterCall
 
 
-def managed_stream(call: RouterCall, chunks: Any, first: Any) -> Any:
+async def astream_of(call: RouterCall) -> Any:
+    """Ask the chain in this task; return a stream, or the whole answer that came instead."""
+    chunks = call.chain.policy.astream(call.aopen, run=call.run, has_content=call.has_content)
+    first = await anext(chunks, None)
+    if first is not call.opened:
+        return _managed_stream(call, chunks, first)
+    async for _ in chunks:  # a whole answer in place of a stream
+        pass
+    return attach(first, call.run.record)
+
+
+def stream_of(call: RouterCall) -> Any:
+    """Ask the chain in this thread; return a stream, or the whole answer that came instead."""
+    chunks = call.chain.policy.stream(call.open, run=call.run, has_content=call.has_content)
+    first = next(chunks, None)
+    if first is not call.opened:
+        return _managed_stream(call, chunks, first)
+    for _ in chunks:  # a whole answer in place of a stream
+        pass
+    return attach(first, call.run.record)
+
+
+def _managed_stream(call: RouterCall, chunks: Any, first: Any) -> Any:
     """Return a stream of chunks that looks like LiteLLM's.
 
     Args:
         call: Whose stream it is; open.
         chunks: What the policy hands out.
-        first: Of the chunks.
+        first: Of the chunks, or None where there is none.
     """
     inner = call.opened
     attributes = getattr(inner, "__dict__", None)

@@ -168,7 +168,7 @@ class CallState:
             attempts=tuple(_attempt_record(one, self.started) for one in past),
             outcome=outcome,
             answered_by=attempt.target.name if answered else None,
-            is_fallback=answered and attempt.is_fallback,
+            is_fallback=answered and attempt.position > 0,
             started_at=self.started_at,
             seconds=max(0.0, ended - self.started),
             # What a rejected answer cost stands in its attempt: nobody got it.
