@@ -63,10 +63,9 @@ class ResolvedPolicy:
         if config.rules or self.leaves_refusals:
             check = partial(check_response, rules=config.rules, refusals=self.leaves_refusals)
         self.check = check if config.check_responses else None
-        each, patience = config.attempts_per_target, config.switch_after
-        if not isinstance(patience, int):
-            patience = max(patience.values(), default=1)
-        attempts = len(chain) * each if each else max(3, (len(chain) - 1) * patience + 1)
+        each, after = config.attempts_per_target, config.switch_after
+        most = after if isinstance(after, int) else max(after.values(), default=1)
+        attempts = len(chain) * each if each else max(3, (len(chain) - 1) * most + 1)
         self.max_attempts = config.max_attempts or attempts
         self.turn_scoped = config.reset != "iteration"
         self.grouped = config.on_exhausted == "group" and len(chain) > 1

@@ -16,8 +16,9 @@ budget permit, and that is all the choosing there is. The order is the specifica
    target is better than another model. Once per target.
 5. **Stop** where nobody can help: a caller's own bug, a refusal, the last target gone for good.
 6. **Retry** a target: the one at hand while ``switch_after`` grants it more failures (a stated
-   wait of at most ``SHORT_WAIT`` is obeyed then; a longer one is not, as another target is free);
-   once nobody is left and a failure may pass, after a wait, the last one outside of a cooldown.
+   wait of at most ``SHORT_WAIT`` is obeyed then; a longer one is not, as another target is free),
+   at once where a connection was of another event loop; once nobody is left and a failure may
+   pass, after a wait, the last one outside of a cooldown.
 7. **Recover** the transport: the primary's connection was lost, and a new one may work. Once.
 8. **SwitchTo** another target, at once: those further down the chain, then those that the turn has
    left, and those in a cooldown last. A memory orders, it never forbids: an error costs a request,
@@ -243,13 +244,15 @@ def granted_retry(call: CallState, failure: Failure, error: Exception) -> Retry 
     allowed = config.switch_after
     if isinstance(allowed, Mapping):
         allowed = allowed.get(failure.kind, 1)
+    # A connection of an earlier event loop: the next one is new, and the target was never down.
+    is_stale = failure.scope == "client" and failure.kind is FailureKind.CONNECTION
+    allowed = max(allowed, 2) if is_stale else allowed
     if config.attempts_per_target is not None:
         allowed = min(allowed, config.attempts_per_target)
-    if allowed == 1 or not failure.transient:
+    failures = call.failures_at(position)
+    if failures >= allowed or not failure.transient:
         return None
-    if (failures := call.failures_at(position)) >= allowed:
-        return None
-    wait = strategy_wait(config.wait, failures, error)
+    wait = 0.0 if is_stale else strategy_wait(config.wait, failures, error)
     if stated is not None and stated > wait:
         return Retry(stated, position) if stated <= SHORT_WAIT else None
     return Retry(wait, position)

@@ -148,7 +148,7 @@ SOUND = [HumanMessage([{"type": "audio", "base64": "aGk=", "mime_type": "audio/w
 REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception]]] = {
     "a system message in between": (SYSTEM, {}, ValueError),
     "sound": (SOUND, {}, ValueError),
-    "a keyword": ("hi", {"seed": 1}, TypeError),
+    "a keyword": ("hi", {"logprobs": True}, TypeError),
     "a format": ("hi", {"response_format": {"type": "json_object"}}, AssertionError),
 }
 
@@ -204,3 +204,16 @@ async def test_a_keyword_that_gemini_does_not_know_goes_to_the_next(
     marks = [one.get("kind") for one in answer.response_metadata["fallback"]["attempts"]]
     assert marks == ["overloaded", "unsupported", None]
     assert not google.requests
+
+
+@pytest.mark.parametrize("setting", [{"seed": 1}, {"user": "u"}])
+async def test_a_setting_that_some_providers_know_costs_no_call_elsewhere(
+    providers: ProviderServer, setting: dict[str, Any]
+) -> None:
+    """The primary gets it; Claude, which refuses it, is asked without."""
+    down, claude = serve(providers, "openai", status=503), serve(providers, "anthropic", "heard")
+    chain = FallbackChatModel(*map(model_at, (down, claude))).bind(**setting)
+    assert (await chain.ainvoke("hi")).text == "heard"
+    (name,) = setting
+    assert name in down.requests[0].body
+    assert name not in claude.requests[0].body

@@ -80,7 +80,7 @@ async def test_it_is_known_where_a_framework_took_it_for_an_answer() -> None:
 
 
 async def test_it_blames_neither_the_model_nor_its_host() -> None:
-    """Two targets at one host: the second is asked, whatever else is passed over for a host."""
+    """Two targets at one host: after one more try the second is asked; no host is passed over."""
     seen: list[Any] = []
 
     def refine(failure: Any, _: BaseException) -> Any:
@@ -88,7 +88,7 @@ async def test_it_blames_neither_the_model_nor_its_host() -> None:
         return failure
 
     assert await pair(refine=refine).acall(ask) == "hello"
-    assert [failure.scope for failure in seen] == ["client"]
+    assert [failure.scope for failure in seen] == ["client", "client"]
 
 
 async def test_where_everybody_fails_so_the_errors_are_ordinary_ones() -> None:

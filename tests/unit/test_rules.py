@@ -100,6 +100,7 @@ BUSY = Failure.of(FailureKind.OVERLOADED)
 DENIED = Failure.of(FailureKind.AUTHENTICATION)
 BUG = Failure.of(FailureKind.INVALID_REQUEST)
 LOST = Failure.of(FailureKind.CONNECTION)
+STALE = Failure.of(FailureKind.CONNECTION, scope="client")  # of another event loop
 ONE, TWO, THREE = Target(P), Target(F), Target(G)
 
 
@@ -124,6 +125,9 @@ def test_the_whole_list_in_its_order() -> None:
         (BUSY, (ONE, TWO), {}, [SwitchTo([1]), Stop("exhausted")]),
         (BUSY, (ONE, TWO, THREE), {}, [SwitchTo([1, 2]), Stop("exhausted")]),
         (BUSY, (ONE,), {}, [Retry(2.0, 0), Stop("exhausted")]),
+        (STALE, (ONE, TWO), {}, [Retry(0.0, 0), SwitchTo([1]), Stop("exhausted")]),
+        (STALE, (ONE, TWO), {"attempts_per_target": 1}, [SwitchTo([1]), Stop("exhausted")]),
+        (STALE, (ONE, TWO), {"max_attempts": 2}, [SwitchTo([1]), Stop("exhausted")]),
         (BUSY, (ONE, TWO), {"max_attempts": 1}, [Stop("exhausted")]),
         (BUSY, (ONE,), {"max_attempts": 1}, [Stop("exhausted")]),
         (BUSY, (ONE, TWO), {"must_not_degrade": True}, [Retry(2.0, 0), Stop("exhausted")]),
