@@ -249,8 +249,9 @@ def granted_retry(call: CallState, failure: Failure, error: Exception) -> Retry 
     allowed = max(allowed, 2) if is_stale else allowed
     if config.attempts_per_target is not None:
         allowed = min(allowed, config.attempts_per_target)
-    failures = call.failures_at(position)
-    if failures >= allowed or not failure.transient:
+    if allowed == 1 or not failure.transient:
+        return None
+    if (failures := call.failures_at(position)) >= allowed:
         return None
     wait = 0.0 if is_stale else strategy_wait(config.wait, failures, error)
     if stated is not None and stated > wait:
