@@ -245,7 +245,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "litellm": (2753, ("adapters/honcho_fallback_litellm",)),
     "honcho": (2015, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
-        1026,
+        1010,
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),
     ),
     "agents": (

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from honcho_fallback.redaction import label
 from honcho_fallback.spans import MOST_METADATA, attempt_fields, attempt_reason, attempted
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from langfuse import Langfuse
-    from opentelemetry.context import Context
     from opentelemetry.trace import Span
 
     from honcho_fallback import Answer, CallRecord, CallStart
@@ -50,20 +49,8 @@ _PARTS = (
 )
 
 
-class Parent(NamedTuple):
-    """Name an observation.
-
-    Args:
-        trace_id: 32 hexadecimal digits.
-        span_id: 16 hexadecimal digits.
-    """
-
-    trace_id: str
-    span_id: str
-
-
 def open_observation(
-    client: Langfuse, call: CallStart, kind: Literal["agent", "generation"], parent: Parent | None
+    client: Langfuse, call: CallStart, kind: Literal["agent", "generation"], parent: Any
 ) -> Any:
     """Open a call's generation, or the observation of its turn.
 
@@ -71,18 +58,14 @@ def open_observation(
         client: The client.
         call: The call.
         kind: What is opened.
-        parent: What it is nested under; None for the current span.
+        parent: The observation that it is nested under; None for the current span.
     """
     # Imported here, where there is a client, it is a look into sys.modules.
-    from opentelemetry import context, trace  # noqa: PLC0415 # see above
+    from opentelemetry import trace  # noqa: PLC0415 # see above
 
     name = _NAME if call.agent == _UNNAMED else label(call.agent)
-    if parent is not None:
-        token = context.attach(_context_of(parent))
-        try:
-            return client.start_observation(name=name, as_type=kind)
-        finally:
-            context.detach(token)
+    if parent is not None:  # whether it is sampled holds for what lies under it, too
+        return parent.start_observation(name=name, as_type=kind)
     if not _is_foreign(trace.get_current_span()):
         # A root gives its trace its name; elsewhere in Langfuse's traces they have one.
         return client.start_observation(name=name, as_type=kind)
@@ -102,18 +85,6 @@ def _is_foreign(enclosing: Span) -> bool:
     # Langfuse never gets to see a web server's span, so it cannot name the trace.
     scope: Any = getattr(enclosing, "instrumentation_scope", None)
     return enclosing.get_span_context().is_valid and getattr(scope, "name", None) != SCOPE
-
-
-def _context_of(parent: Parent) -> Context:
-    from opentelemetry import trace  # noqa: PLC0415 # comes with langfuse
-
-    span_context = trace.SpanContext(
-        int(parent.trace_id, 16),
-        int(parent.span_id, 16),
-        is_remote=False,
-        trace_flags=trace.TraceFlags(trace.TraceFlags.SAMPLED),
-    )
-    return trace.set_span_in_context(trace.NonRecordingSpan(span_context))
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,6 @@ from honcho_fallback.redaction import label
 from honcho_fallback.spans import SpanObserver, attempted, shown
 from honcho_fallback_langfuse._client import ClientSource, flushed
 from honcho_fallback_langfuse._generation import (
-    Parent,
     Visibility,
     add_attempts,
     generation_fields,
@@ -33,8 +32,8 @@ _TURN_LEVELS: dict[str, Level] = {
     "cancelled": "WARNING",
 }
 
-# What the next call is nested under, where that is not the current span.
-_parent: ContextVar[Parent | None] = ContextVar("honcho_fallback_langfuse_parent", default=None)
+# The observation that the next call is nested under, where that is not the current span.
+_parent: ContextVar[Any] = ContextVar("honcho_fallback_langfuse_parent", default=None)
 
 
 class LangfuseCallbackHandler(SpanObserver):
@@ -129,9 +128,8 @@ class LangfuseCallbackHandler(SpanObserver):
         client = None if self._closed else self._clients.get()
         if client is None:
             return None
-        parent = _parent.get()
-        if parent is None and turn is not None:
-            parent = Parent(turn.trace_id, turn.id)
+        nearest = _parent.get()
+        parent = turn if nearest is None else nearest
         return open_observation(client, call, "generation", parent)
 
     def _open_turn(self, call: CallStart) -> Any:
@@ -153,7 +151,7 @@ class LangfuseCallbackHandler(SpanObserver):
 
 
 @contextmanager
-def _nested_under(parent: Parent | None) -> Generator[None, None, None]:
+def _nested_under(parent: Any) -> Generator[None, None, None]:
     if parent is None:
         yield
         return
@@ -164,10 +162,10 @@ def _nested_under(parent: Parent | None) -> Generator[None, None, None]:
         _parent.reset(token)
 
 
-def _observation_of(handlers: Iterable[object], run_id: object) -> Parent | None:
+def _observation_of(handlers: Iterable[object], run_id: object) -> Any:
     for handler in handlers:
         # The handler tells nobody else which observation belongs to a run.
         observation = getattr(handler, "_runs", {}).get(run_id)
         if observation is not None:
-            return Parent(observation.trace_id, observation.id)
+            return observation
     return None

@@ -80,7 +80,8 @@ class OpenTelemetryHandler(SpanObserver):
 
     def _open_turn(self, call: CallStart) -> Any:
         agent = label(call.agent)
-        span = self._tracer.start_span(
+        # Also one that is not sampled: its calls, under it, are not either.
+        return self._tracer.start_span(
             f"{_TURN_OPERATION} {agent}",
             attributes={
                 "gen_ai.operation.name": _TURN_OPERATION,
@@ -88,7 +89,6 @@ class OpenTelemetryHandler(SpanObserver):
                 "honcho_fallback.turn_id": label(call.turn_id or ""),
             },
         )
-        return span if span.is_recording() else None
 
     def _fill_turn(self, span: Any, turn: TurnEnd) -> None:
         span.set_attribute("honcho_fallback.outcome", turn.outcome)

@@ -199,9 +199,8 @@ def langfuse_memory(key: str, **options: Any) -> Iterator[Memory]:
         public_key=f"pk-{key}",
         secret_key=f"sk-{key}",
         base_url="http://127.0.0.1:9",
-        tracer_provider=TracerProvider(),
         span_exporter=exporter,
-        **options,
+        **({"tracer_provider": TracerProvider()} | options),
     )
     yield Memory(client, exporter)
     client.shutdown()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from itertools import chain, repeat
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -13,6 +14,7 @@ from langfuse.langchain import CallbackHandler
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, Sampler
 
 from honcho_fallback import FallbackConfig, FallbackObserver, FallbackPolicy, Target, set_observers
 from honcho_fallback_langchain import FallbackMiddleware
@@ -20,11 +22,13 @@ from honcho_fallback_langfuse import LangfuseCallbackHandler
 from honcho_fallback_otel import OpenTelemetryHandler
 from tests.helpers.agents import agent, calls, last, run
 from tests.helpers.chat_models import chat, dead, look_up
-from tests.helpers.langfuse_server import stored
+from tests.helpers.langfuse_server import langfuse_memory, stored
 from tests.helpers.otlp import received
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from opentelemetry.sdk.trace.sampling import SamplingResult
 
     from honcho_fallback import Attempt, CallStart
     from tests.helpers.langfuse_server import Memory, Stored
@@ -163,6 +167,58 @@ def test_where_langchains_tree_is_known_it_is_the_parent(memory: Memory) -> None
         policy.call(hello)
     one = memory.only()
     assert (one.trace_id, one.parent_id) == (run.trace_id, run.id)
+
+
+class DropsFirst(Sampler):
+    """Drop the first root, and keep the others."""
+
+    def __init__(self) -> None:
+        self._samplers = chain([ALWAYS_OFF], repeat(ALWAYS_ON))
+
+    def should_sample(self, *args: Any, **kwargs: Any) -> SamplingResult:
+        return next(self._samplers).should_sample(*args, **kwargs)
+
+    def get_description(self) -> str:
+        return "drops first"
+
+
+def two_turns(policy: FallbackPolicy) -> None:
+    for _ in range(2):
+        with policy.turn():
+            policy.call(hello)
+            policy.call(hello)
+
+
+def test_calls_are_sampled_with_their_turn() -> None:
+    """A parent-based sampler decides for a whole turn: all of it is exported, or nothing."""
+    provider = TracerProvider(sampler=ParentBased(DropsFirst()))
+    with langfuse_memory("sampled-turns", tracer_provider=provider) as memory:
+        two_turns(loop(LangfuseCallbackHandler(memory.client)))
+        turns, calls = split(memory.stored())
+    assert [call.parent_id for call in calls] == [turn.id for turn in turns] * 2
+    assert len(turns) == 1
+
+
+def test_calls_are_sampled_with_langchains_run() -> None:
+    """Under a run of Langfuse's own handler that is not exported nothing else is, either."""
+    provider = TracerProvider(sampler=ParentBased(DropsFirst()))
+    with langfuse_memory("sampled-runs", tracer_provider=provider) as memory:
+        handler = LangfuseCallbackHandler(memory.client)
+        runs = [memory.client.start_observation(name="chain") for _ in range(2)]
+        for run in runs:
+            with handler.in_place_of([SimpleNamespace(_runs={"id": run})], "id"):
+                loop(handler).call(hello)
+        assert memory.only().parent_id == runs[1].id
+
+
+def test_the_spans_of_calls_are_sampled_with_their_turn() -> None:
+    """OpenTelemetry: the calls of a turn that is not exported are no roots, sampled again."""
+    exporter = InMemorySpanExporter()
+    provider = TracerProvider(sampler=ParentBased(DropsFirst()))
+    provider.add_span_processor(SimpleSpanProcessor(exporter))
+    two_turns(loop(OpenTelemetryHandler(provider)))
+    *calls, turn = map(received, exporter.get_finished_spans())
+    assert [call.parent_id for call in calls] == [turn.span_id] * 2
 
 
 def test_the_spans_of_a_turn_lie_under_one_span() -> None:
