@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from contextlib import suppress
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger("honcho_fallback.langfuse")
 
 _KEYS = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
+_RATE = "LANGFUSE_SAMPLE_RATE"
 _OFF = {"LANGFUSE_TRACING_ENABLED": "false", "OTEL_SDK_DISABLED": "true"}
 
 
@@ -73,11 +75,14 @@ class ClientSource:
             return None
         if any(os.environ.get(name, "").lower() == value for name, value in _OFF.items()):
             return None
+        rate = _sample_rate()
+        if rate is None:
+            return None
         from langfuse import Langfuse  # noqa: PLC0415 # takes a second, and only here
 
         # A provider of its own: the SDK would otherwise become the global one, or hang its
         # exporter, and with it our prompts, onto the one that the application set.
-        return Langfuse(tracer_provider=_own_provider())
+        return Langfuse(tracer_provider=_own_provider(rate))
 
 
 def _existing() -> dict[str, Any]:
@@ -88,14 +93,24 @@ def _existing() -> dict[str, Any]:
     return dict(getattr(manager, "_instances", None) or {})
 
 
-def _own_provider() -> Any:
+def _sample_rate() -> float | None:
+    """Read how much is sampled; None, with a warning, where that is no share: the SDK refuses."""
+    given = os.environ.get(_RATE, "1")
+    with suppress(ValueError):
+        if 0 <= float(given) <= 1:
+            return float(given)
+    text = "nothing is sent to Langfuse: %s is %r; write a number from 0 to 1, such as 0.1"
+    logger.warning(text, _RATE, given)
+    return None
+
+
+def _own_provider(rate: float) -> Any:
     from opentelemetry.sdk.trace import TracerProvider  # noqa: PLC0415 # comes with langfuse
     from opentelemetry.sdk.trace.sampling import (  # noqa: PLC0415 # as above
         ALWAYS_ON,
         TraceIdRatioBased,
     )
 
-    rate = float(os.environ.get("LANGFUSE_SAMPLE_RATE", "1"))
     # Not parent based: whether the application samples its own spans says nothing about ours.
     sampler = ALWAYS_ON if rate >= 1 else TraceIdRatioBased(rate)
     # The SDK flushes at exit by itself; nothing of ours is registered there.

@@ -75,9 +75,20 @@ def run(code: str, folder: Path, **environment: str) -> Any:
 
 
 def test_without_usable_keys_nothing_happens(tmp_path: Path) -> None:
-    """HON-067: without a client and both keys nothing is imported, and every call works."""
+    """HON-067: without a client and both keys nothing is imported, and every call works.
+
+    A sample rate that cannot be read is told once at WARNING.
+    """
     told = run(
         f"""
+import logging
+
+warnings = []
+class Kept(logging.Handler):
+    def emit(self, record):
+        warnings.append(record.getMessage())
+logging.getLogger("honcho_fallback.langfuse").addHandler(Kept(logging.WARNING))
+
 def tried(**environment):
     os.environ.update(environment)
     handler = LangfuseCallbackHandler()
@@ -87,13 +98,18 @@ def tried(**environment):
 keys = {KEYS!r}
 told = [tried(), tried(LANGFUSE_PUBLIC_KEY="pk-half")]
 told.append(tried(LANGFUSE_TRACING_ENABLED="false", **keys))
+told.append(tried(LANGFUSE_TRACING_ENABLED="true", LANGFUSE_SAMPLE_RATE="10%"))
 loaded = [name for name in ("langfuse", "opentelemetry") if name in sys.modules]
-told.append(tried(LANGFUSE_TRACING_ENABLED="true", LANGFUSE_SAMPLE_RATE="many"))
-print(json.dumps([told, loaded, [name for name in registered if name.startswith("honcho")]]))
+registered = [name for name in registered if name.startswith("honcho")]
+print(json.dumps([told, loaded, registered, warnings]))
 """,
         tmp_path,
     )
-    assert told == [[["hello", 0, True]] * 4, [], []]
+    warning = (
+        "nothing is sent to Langfuse: LANGFUSE_SAMPLE_RATE is '10%'; "
+        "write a number from 0 to 1, such as 0.1"
+    )
+    assert told == [[["hello", 0, True]] * 4, [], [], [warning]]
 
 
 def test_with_keys_a_client_is_built_beside_the_application_s_provider(
