@@ -79,7 +79,7 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
             try:
                 if attempt.wait:
                     await asleep(attempt.wait)
-                async with scope.limit(attempt, attempt.timeout):
+                async with scope.limit(attempt.timeout):
                     if run.pending is not None:
                         attempt = await aperform(run)
                     awaitable = ask(attempt)
@@ -164,7 +164,7 @@ async def astream(
                     if attempt.wait:
                         await asleep(attempt.wait)
                     reading.opened = reading.clock()
-                async with scope.limit(attempt, seconds):
+                async with scope.limit(seconds):
                     if chunks is None:
                         source = await _open(ask, await aperform(run))
                         chunks = aiter(source)
@@ -227,16 +227,15 @@ class TaskScope:
     be cancelled by one of them: the others get a CancelledError that nobody sent to them.
     """
 
-    __slots__ = ("_before", "_name", "_seconds", "_task", "_timeout")
+    __slots__ = ("_before", "_seconds", "_task", "_timeout")
 
     def __init__(self) -> None:
         self._timeout: asyncio.Timeout | None = None
         self._task = asyncio.current_task()
         self._before = self._task.cancelling() if self._task else 0
 
-    def limit(self, attempt: Attempt, seconds: float | None) -> asyncio.Timeout:
+    def limit(self, seconds: float | None) -> asyncio.Timeout:
         """Bound what stands under ``async with`` by so many seconds, or None."""
-        self._name = attempt.target.name
         self._seconds = seconds
         self._timeout = asyncio.timeout(seconds)
         return self._timeout
@@ -245,22 +244,22 @@ class TaskScope:
         self, run: FallbackRun, error: BaseException, partial: tuple[Any, ...] = ()
     ) -> Attempt:
         """Report the error: a cancellation of this task as one, another's as a lost connection."""
-        failure, task = None, self._task
+        failure, task, call = None, self._task, run._call
         # Who gathers tasks may take what one of them raised for an answer, as LangChain does.
         below = error.obj if isinstance(error, AttributeError) else error
         # A cancellation that was sent before the call began may arrive only now: it counts, too.
         if isinstance(below, asyncio.CancelledError) and task and not task.cancelling():
-            what = f"what {run.attempt.target.name} was asked with was cancelled from outside"
+            what = f"what {call.name} was asked with was cancelled from outside"
             lost = ConnectionAbortedError(f"{what}, the call was not")
             lost.__cause__, lost.__traceback__ = below, error.__traceback__
             error = lost
-            failure = run._call.policy.classification(lost, _OTHERS_CANCELLATION)
+            failure = call.policy.classification(lost, _OTHERS_CANCELLATION)
         elif isinstance(error, Exception) and task and task.cancelling() > self._before:
             hidden = asyncio.CancelledError()
             hidden.__cause__ = error
             error = hidden
         elif isinstance(error, TimeoutError) and self._timeout and self._timeout.expired():
-            error.args = (f"{self._name} gave no answer within {self._seconds:g} s",)
+            error.args = (f"{call.name} gave no answer within {self._seconds:g} s",)
         return run.fail(error, failure=failure, partial=partial)
 
 
@@ -374,10 +373,10 @@ class _Reading(Generic[T]):
             # Thinking, an image, a chunk of one's own: nobody knows how fast that is.
             self._waited, self._characters = 0.0, 0
         elif self._waited >= _RATE_WINDOW:
-            rate, name = self._characters / self._waited, self.run.attempt.target.name
+            rate = self._characters / self._waited
             if rate < least:
                 what = f"{rate:.1f} characters/s, fewer than min_rate={least:g}"
-                raise TimeoutError(f"{name} sent {what}")
+                raise TimeoutError(f"{self.run._call.name} sent {what}")
             self._waited, self._characters = 0.0, 0
 
 

@@ -21,6 +21,7 @@ from honcho_fallback._values.errors import (
     require_type,
 )
 from honcho_fallback._values.failure import KINDS, NOT_ACCEPTABLE, Failure, FailureKind
+from honcho_fallback.redaction import label
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -53,6 +54,10 @@ class ResolvedPolicy:
     ) -> None:
         require_text("agent", agent, "pass a name or leave it out")
         self.chain, self.config, self.agent, self.observers = chain, config, agent, observers
+        # What records say of the targets: an address that names one may hold a login or a key.
+        self.names = tuple(label(target.name) for target in chain)
+        self.models = tuple(label(target.model) for target in chain)
+        self.providers = tuple(target.provider and label(target.provider) for target in chain)
         # How long an attempt may take at most, and a probe keeps others away.
         bounds = [one for one in (config.timeout, config.deadline) if one is not None]
         self.lease = min(bounds, default=None)
@@ -148,7 +153,7 @@ class ResolvedPolicy:
             error = AnswerRejected(failure)
             failure = failure._replace(error=AnswerRejected.__name__)
         elif is_stream and not answer:
-            error = AnswerRejected(f"{target.name} sent a stream without a single chunk")
+            error = AnswerRejected(f"{label(target.name)} sent a stream without a single chunk")
         elif self.validate is not None:
             try:
                 whole = put_together(answer) if is_stream else answer
@@ -159,7 +164,8 @@ class ResolvedPolicy:
                 error = raised
             else:
                 if verdict is False:
-                    error = AnswerRejected(f"validate said no to the answer of {target.name}")
+                    name = label(target.name)
+                    error = AnswerRejected(f"validate said no to the answer of {name}")
         if error is None:
             return None
         return error, self.classification(error, failure or _refusal(error))
@@ -222,7 +228,7 @@ def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
         require_type(f"targets[{position}]", target, Target, fix)
         name = target.name
         if name in [one.name for one in chain[:position]]:
-            field, problem = f"targets[{position}].name", f"{name!r} is in the chain twice"
+            field, problem = f"targets[{position}].name", f"{label(name)!r} is in the chain twice"
             raise FallbackConfigError.about(field, problem, "give one of them another name=")
     return chain
 
@@ -231,4 +237,4 @@ def nobody_fits(chain: Sequence[Target], usable: int, unfit: Mapping[int, str]) 
     """Say of the targets that a call may ask why none of them fits; None where one does."""
     if any(position not in unfit for position in range(usable)):
         return None
-    return "; ".join(f"{chain[position].name}: {unfit[position]}" for position in range(usable))
+    return "; ".join(f"{label(chain[n].name)}: {unfit[n]}" for n in range(usable))

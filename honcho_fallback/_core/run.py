@@ -71,6 +71,7 @@ from honcho_fallback._values.record import (
     nobody_answered,
     unknown_outcome,
 )
+from honcho_fallback.redaction import label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -724,7 +725,7 @@ def _shared_with_failed(call: CallState) -> dict[int, str]:
     failures = {one.attempt.position: one.failure for one in call.past}
     chain, shared = call.policy.chain, dict[int, str]()
     for failed, failure in failures.items():
-        name, scope = chain[failed].name, failure.scope if failure else "model"
+        name, scope = call.policy.names[failed], failure.scope if failure else "model"
         key = None if scope == "model" else chain[failed].keys.get(scope)
         for position, target in enumerate(chain):
             if target.identity == chain[failed].identity and target.params == chain[failed].params:
@@ -750,8 +751,8 @@ def _warn_of_retries_made(target: Target, error: BaseException) -> None:
         return
     if count > 0 and not could_tell:
         warnings.warn(
-            f"{target.name}: its client made {count} retries of its own before the policy heard "
-            "of the failure; make it with max_retries=0, or pass "
+            f"{label(target.name)}: its client made {count} retries of its own before the policy "
+            "heard of the failure; make it with max_retries=0, or pass "
             "honcho_fallback.providers.without_retries(client)",
             stacklevel=2,
         )

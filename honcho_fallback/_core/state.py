@@ -128,6 +128,11 @@ class CallState:
             policy.config.idle_timeout,
         )
 
+    @property
+    def name(self) -> str:
+        """Name the target at hand as records do."""
+        return self.policy.names[self.attempt.position]
+
     def failures_at(self, position: int) -> int:
         """Count how often a target has failed in this call."""
         return sum(one.attempt.position == position for one in self.past)
@@ -160,14 +165,14 @@ class CallState:
             spent = self.usage, self.received
             past.append(PastAttempt(attempt, self.began, ended, failure, self.note, *spent))
         tried = {one.attempt.position for one in past}
-        kept = {n: left for n, left in self.cooling.items() if n not in tried}
+        names = policy.names
         return CallRecord(
             call_id=attempt.call_id,
             agent=policy.agent,
-            chain=tuple(target.name for target in policy.chain),
-            attempts=tuple(_attempt_record(one, self.started) for one in past),
+            chain=names,
+            attempts=tuple(_attempt_record(policy, one, self.started) for one in past),
             outcome=outcome,
-            answered_by=attempt.target.name if answered else None,
+            answered_by=self.name if answered else None,
             is_fallback=answered and attempt.position > 0,
             started_at=self.started_at,
             seconds=max(0.0, ended - self.started),
@@ -175,15 +180,13 @@ class CallState:
             usage=self.usage,
             time_to_first_token=None if content_at is None else content_at - self.started,
             untried=tuple(
-                (policy.chain[n].name, self._why_untried(n))
-                for n in range(len(policy.chain))
-                if n not in tried
+                (name, self._why_untried(n)) for n, name in enumerate(names) if n not in tried
             ),
             why=self.why() if outcome == "exhausted" else None,
             metadata=self.metadata,
             turn_id=self.turn_id,
             limit=self.limit if outcome == "exhausted" else None,
-            cooling={policy.chain[n].name: left for n, left in kept.items()} or None,
+            cooling={names[n]: left for n, left in self.cooling.items() if n not in tried} or None,
         )
 
     def why(self) -> str | None:
@@ -192,10 +195,9 @@ class CallState:
             case "deadline":
                 return f"the deadline of {self.policy.config.deadline:g} s left no time for more"
             case "retry_budget":
-                return f"the retry budget for {self.attempt.target.name} was used up"
+                return f"the retry budget for {self.name} was used up"
             case "replay":
-                name = self.attempt.target.name
-                return f"the request to {name} may have had an effect and replay is 'safe'"
+                return f"the request to {self.name} may have had an effect and replay is 'safe'"
             case None:
                 return None
 
@@ -220,15 +222,15 @@ class CallState:
         return limited or OUTCOMES[self.outcome].untried
 
 
-def _attempt_record(past: PastAttempt, started: float) -> AttemptRecord:
-    attempt, failure, target = past.attempt, past.failure, past.attempt.target
+def _attempt_record(policy: ResolvedPolicy, past: PastAttempt, started: float) -> AttemptRecord:
+    attempt, failure, position = past.attempt, past.failure, past.attempt.position
     ruled = failure.reason if failure and failure.by_rule else None
     return AttemptRecord(
-        target=target.name,
-        model=target.model,
-        provider=target.provider,
+        target=policy.names[position],
+        model=policy.models[position],
+        provider=policy.providers[position],
         number=attempt.number,
-        position=attempt.position,
+        position=position,
         started=past.began - started,
         seconds=max(0.0, past.ended - past.began),
         wait=attempt.wait,
@@ -241,6 +243,8 @@ def _attempt_record(past: PastAttempt, started: float) -> AttemptRecord:
         note=", ".join(filter(None, (past.note, ruled))) or None,
         usage=past.usage,
         is_probe=past.note == PROBE,
+        is_forced=past.note == FORCED,
         reached=failure.reached if failure else None,
         received=past.received,
+        transient=failure.transient if failure else None,
     )

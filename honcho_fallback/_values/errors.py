@@ -70,10 +70,8 @@ class FallbackConfigError(FallbackError, ValueError):
                 lines[f"{path}: no such key; {guess}"] = None
             else:
                 given: Any = detail["input"]
-                is_table = isinstance(given, dict | list | tuple)
-                lines[f"{path}: {fix}" if is_table else f"{path}: got {shown(given)}; {fix}"] = (
-                    None
-                )
+                found = "" if isinstance(given, dict | list | tuple) else f"got {shown(given)}; "
+                lines[f"{path}: {found}{fix}"] = None
         return cls("\n".join(lines))
 
     @classmethod

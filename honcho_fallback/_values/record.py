@@ -23,8 +23,6 @@ if TYPE_CHECKING:
 Outcome = Literal[
     "running", "success", "exhausted", "rejected", "cancelled", "interrupted", "abandoned"
 ]
-
-
 # What forbade to ask more than was asked.
 Limit = Literal["deadline", "retry_budget", "replay"]
 # Whether a request is paid for.
@@ -32,12 +30,7 @@ Billed = Literal["no", "yes", "unknown"]
 
 
 class OutcomeTexts(NamedTuple):
-    """What is said of calls that end in one way.
-
-    Args:
-        ending: How the call ended.
-        untried: Why other targets were never asked.
-    """
+    """Say how calls of one outcome ended, and why other targets were never asked."""
 
     ending: str
     untried: str
@@ -88,9 +81,11 @@ class AttemptRecord:
         note: What was particular about it, such as a probe after a cooldown, or None.
         usage: What it cost, also where its answer was not taken, or None where nobody said.
         is_probe: Whether it was the one that tried a target after its cooldown.
+        is_forced: Whether its target was asked in its cooldown, as nobody else was left.
         reached: What became of the request, where it failed: ``"no"``, ``"refused"`` or
             ``"unknown"``.
         received: Characters of content that a stream had brought when it was cut, or None.
+        transient: Whether the same target was thought to work soon, or None for an answer.
     """
 
     target: str
@@ -112,6 +107,8 @@ class AttemptRecord:
     is_probe: bool = False
     reached: Reached | None = None
     received: int | None = None
+    transient: bool | None = None
+    is_forced: bool = False
 
     @property
     def is_fallback(self) -> bool:
@@ -347,7 +344,9 @@ def _stand_in(error: Exception, attempt: AttemptRecord) -> ErrorStandIn:
     """Return what an error meant, as its attempt's record says, without a word of its text."""
     name, kind, status = type(error).__name__, attempt.kind or FailureKind.LOCAL, attempt.status
     made = ErrorStandIn(f"{name} ({status or kind.value})")
-    failure = Failure.of(kind, status=status, reached=attempt.reached, error=name)
+    failure = Failure.of(
+        kind, transient=attempt.transient, status=status, reached=attempt.reached, error=name
+    )
     made.failure = failure._replace(code=attempt.code, retry_after=attempt.retry_after)
     made.status_code = status
     return made

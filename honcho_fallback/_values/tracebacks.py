@@ -21,10 +21,6 @@ def is_of_the_same_call(cause: BaseException, error: BaseException) -> bool:
 
     Python notes every exception that is being handled. A call that is made in somebody's except
     block has that block's exception for a context, which is the caller's and none of the call's.
-
-    Args:
-        cause: Its ``__cause__`` or ``__context__``.
-        error: The exception.
     """
     frames = [one.tb_frame for one in _entries(error.__traceback__)]
     if cause.__traceback__ is None or not frames:
@@ -33,14 +29,11 @@ def is_of_the_same_call(cause: BaseException, error: BaseException) -> bool:
 
 
 def shorten(errors: Iterable[BaseException]) -> None:
-    """Leave in each error the frame that raised it, and none in those it was raised for.
+    """Leave in a group's members the frame that raised each, and none in what it was raised for.
 
     A group prints every member with all its causes: under LangChain 170 lines for two requests.
     The chain of causes stays as it is; only frames go, and with them the locals they keep alive.
     What the caller was handling when it made the call is in that chain, too, and keeps its frames.
-
-    Args:
-        errors: The members of the group.
     """
     for error in errors:
         with suppress(Exception):  # a stranger's class may refuse whatever it likes

@@ -25,7 +25,8 @@ GOLDEN = Path(__file__).with_name("golden.json")
 PRESETS = ["plain", "honcho", "hermes", "resilient"]
 # Different in each call, or in streams only, or what another field says already.
 LEFT_OUT = {"agent", "call_id", "model", "next_action", "started_at", "time_to_first_token"}
-LEFT_OUT |= {"is_probe"}  # no scenario has a cooldown
+LEFT_OUT |= {"transient"}
+LEFT_OUT |= {"is_forced", "is_probe"}  # no scenario has a cooldown
 
 TIMES = {"seconds", "started", "wait"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
 import json
 import logging
@@ -14,8 +15,10 @@ import pytest
 
 from honcho_fallback import (
     AnswerRejected,
+    Cooldown,
     Failure,
     FailureKind,
+    FallbackConfig,
     FallbackExhausted,
     FallbackObserver,
     FallbackPolicy,
@@ -151,6 +154,48 @@ def test_an_address_with_a_login_is_shown_without_it() -> None:
     shown = [repr(one) for one in (target, policy, run, run.attempt)]
     assert canaries_in(shown) == []
     assert all("host" in one for one in shown)
+
+
+@pytest.mark.parametrize("grouped", [True, False], ids=["chain", "one target"])
+def test_a_call_says_no_login_of_an_address(*, grouped: bool) -> None:
+    """Its record, its error, the error's note and a saved line name such a target without it."""
+    address = f"https://me:{KEY}@host/v1?api_key={KEY}"
+    chain = [Target(address), Target("m", address), Target("n", name=f"{address}&n=1")]
+    lines = io.StringIO()
+    config = FallbackConfig(cooldown=Cooldown(after=1, base=60), deadline=60)
+    policy = FallbackPolicy(
+        chain if grouped else chain[:1], config, observers=[JsonlObserver(lines)], wait=0
+    )
+
+    def fail(_: object) -> None:
+        raise ConnectionResetError
+
+    for _ in range(2):
+        run = policy.start()
+        with pytest.raises(FallbackExhausted if grouped else ConnectionResetError) as caught:
+            policy.call(fail, run=run)
+        record, error = run.record, caught.value
+        shown = [repr(record), record.explain(), json.dumps(record.to_dict()), str(error)]
+        shown += [repr(error), *getattr(error, "__notes__", ())]
+        assert canaries_in(shown) == []
+        assert all("host" in one for one in shown[:3])
+    policy.call(lambda _: "hello", run=(run := policy.start()))
+    assert canaries_in([repr(run.record), lines.getvalue()]) == []
+
+
+@pytest.mark.parametrize("options", [{"validate": bool}, {"timeout": 0.01}])
+async def test_an_answer_of_an_address_is_refused_without_its_login(options: Any) -> None:
+    """What stands for an answer that is none, or came too late, names its target without it."""
+    policy = FallbackPolicy([Target(f"https://me:{KEY}@host")], wait=0, **options)
+
+    async def ask(_: object) -> str:
+        if "timeout" in options:
+            await asyncio.Event().wait()  # for ever
+        return ""
+
+    with pytest.raises(Exception, match="host") as caught:
+        await policy.acall(ask)
+    assert canaries_in([str(caught.value), repr(caught.value)]) == []
 
 
 def test_what_is_wrong_with_an_answer_says_nothing_of_it() -> None:
