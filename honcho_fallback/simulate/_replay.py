@@ -46,8 +46,7 @@ def replay(records: str | Path | Iterable[CallRecord], *, name: str = "replay") 
     if not calls:
         raise FallbackConfigError.about("records", "there are none", "pass at least one")
     start = calls[0].started_at
-    replies: dict[str, list[tuple[float, Reply]]]
-    replies = {target: [] for call in calls for target in call.chain}
+    replies = {target: list[tuple[float, Reply]]() for call in calls for target in call.chain}
     attempts = [(call, attempt) for call in calls for attempt in call.attempts]
     for call, attempt in attempts:
         if attempt.kind not in _OURS:
@@ -111,10 +110,11 @@ def _reply(call: CallRecord, attempt: AttemptRecord) -> Reply:
         return Reply(seconds, dropped, first, quiet=first is not None, connected=connected)
     failure = Failure.of(
         attempt.kind,
+        transient=attempt.transient,
         status=attempt.status,
         code=attempt.code,
         retry_after=attempt.retry_after,
+        reached=attempt.reached,
         reason="on record",
     )
-    failure = failure._replace(reached=attempt.reached or failure.reached)
     return Reply(attempt.seconds, partial(RecordedError, failure), first)

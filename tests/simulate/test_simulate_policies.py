@@ -7,11 +7,13 @@ import json
 import logging
 import random
 import threading
+from collections import Counter
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
 from math import isclose
+from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
@@ -26,6 +28,7 @@ from honcho_fallback import (
     FailureKind,
     FallbackConfig,
     FallbackConfigError,
+    FallbackExhausted,
     FallbackObserver,
     FallbackPolicy,
     RetryBudget,
@@ -44,6 +47,7 @@ from honcho_fallback.simulate import (
 from honcho_fallback.simulate._run import run_in_virtual_time
 from honcho_fallback.simulate._scenario import Phase, Reply
 from honcho_fallback.simulate._simulated import RecordedError
+from honcho_fallback.testing import Clock, recorded
 from tests.simulate.incidents import FALLBACK, PRIMARY, asked, failing, incident, only, took
 
 if TYPE_CHECKING:
@@ -640,6 +644,26 @@ def test_another_policy_fares_otherwise() -> None:
     assert (tuesday.name, as_it_was.wasted, with_cooldown.wasted) == ("tuesday", 4, 2)
     assert peer.wasted > 4
     assert as_it_was.calls == with_cooldown.calls == peer.calls == 10
+
+
+@pytest.mark.parametrize("config", [FallbackConfig(), FallbackConfig.resilient()])
+def test_what_does_not_pass_does_not_pass_on_record_either(config: FallbackConfig) -> None:
+    """Another failure of its kind passes; this one no wait helped against, and none would have."""
+
+    def ask(_: object) -> None:
+        raise SSLCertVerificationError(1, "certificate verify failed")
+
+    with Clock().installed() as clock, recorded() as records:
+        policy = FallbackPolicy([Target(PRIMARY), Target(FALLBACK)], config)
+        for _ in range(5):
+            with policy.turn(), pytest.raises(FallbackExhausted):
+                policy.call(ask)
+            clock.advance(5)
+        saved = [*records]
+    again = simulate(replay(saved), config)
+    requests = Counter(one.target for call in saved for one in call.attempts)
+    assert again.requests == requests
+    assert again.calls == 5
 
 
 def attempt(target: str = PRIMARY, **more: Any) -> AttemptRecord:
