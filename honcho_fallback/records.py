@@ -107,7 +107,7 @@ class _FileHandler(_LineHandler, WatchedFileHandler):
 
     def _open(self) -> TextIOWrapper:
         # Without a buffer: a line is one write, whole beside those of other processes.
-        return TextIOWrapper(FileIO(self.baseFilename, "a"), "utf-8", write_through=True)
+        return TextIOWrapper(_Lines(self.baseFilename, "a"), "utf-8", write_through=True)
 
     def emit(self, record: logging.LogRecord) -> None:
         try:
@@ -120,12 +120,32 @@ class _FileHandler(_LineHandler, WatchedFileHandler):
             super().close()
 
 
+class _Lines(FileIO):
+    """Append a whole line or nothing: half of one would spoil the next, whoever writes that."""
+
+    def write(self, line: Any, /) -> int:
+        written = 0
+        try:
+            while written < len(line):
+                written += super().write(line[written:])
+        except OSError:
+            if written and self.tell() == os.fstat(self.fileno()).st_size:
+                self.truncate(self.tell() - written)
+            raise
+        return written
+
+
 class _JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         call = cast("CallRecord", record.msg)
         ended = datetime.fromtimestamp(call.started_at + call.seconds, UTC)
         line = {"time": ended.isoformat(timespec="milliseconds"), **call.to_dict()}
-        return json.dumps(line, default=lambda value: type(value).__name__, skipkeys=True)
+        text = json.dumps(
+            line, ensure_ascii=False, default=lambda value: type(value).__name__, skipkeys=True
+        )
+        if not text.isascii():  # nobody reads half a surrogate
+            text = json.dumps(json.loads(text.encode("utf-8", "replace")))
+        return text
 
 
 class RecordError(ValueError):

@@ -9,6 +9,7 @@ import asyncio
 import inspect
 import logging
 import math
+from collections import Counter
 from functools import partial
 from itertools import chain
 from pathlib import Path
@@ -112,7 +113,7 @@ class RedisCooldown(Cooldown):
         self._outbox: dict[str, _News] = {}  # until Redis has taken it
         self._letters = 0
         # By identity, the letter up to which replies are older than what is known here.
-        self._known_after: dict[str, int] = {}
+        self._known_after = Counter[str]()
         self._resting_until = 0.0
         self._reported = False
         self._client, self._make_aclient = _clients(server, aclient, timeout)
@@ -121,10 +122,6 @@ class RedisCooldown(Cooldown):
     def _renew(self) -> None:
         super()._renew()
         self._owner = token_hex(8)  # whose probes they are: a child's are not its parent's
-
-    def __repr__(self) -> str:
-        # The address may hold a password.
-        return super().__repr__()
 
     def __reduce__(self) -> tuple[Any, ...]:
         options = {"aclient": self._given_aclient, "timeout": self._timeout}
@@ -250,18 +247,14 @@ class RedisCooldown(Cooldown):
                 if self._outbox.get(identity) is sent:
                     del self._outbox[identity]
                 # Other letters that are under way may have been read before this one.
-                self._known_after[identity] = max(
-                    self._known_after.get(identity, 0), self._letters - 1
-                )
+                self._known_after[identity] = max(self._known_after[identity], self._letters - 1)
             for identity, entry in zip(chain.from_iterable(groups), reply, strict=True):
-                is_older = letter.number <= self._known_after.get(identity, 0)
+                is_older = letter.number <= self._known_after[identity]
                 if identity in self._outbox or (is_older and identity not in letter.news):
                     # It would hide what Redis has not taken yet, or, over several connections,
                     # what came first: a report, or a later letter's reply.
                     continue
-                self._known_after[identity] = max(
-                    self._known_after.get(identity, 0), letter.number
-                )
+                self._known_after[identity] = max(self._known_after[identity], letter.number)
                 if entry:
                     self._adopt(identity, entry, now)
                 else:

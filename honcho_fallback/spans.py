@@ -54,32 +54,12 @@ MOST_METADATA = 40
 _MOST_ATTEMPTS = 20
 
 # What says how a model was asked; headers, tools and user names are not among it.
-_SETTINGS = frozenset(
-    {
-        "frequency_penalty",
-        "logprobs",
-        "max_completion_tokens",
-        "max_output_tokens",
-        "max_tokens",
-        "max_tokens_to_sample",
-        "n",
-        "num_ctx",
-        "num_predict",
-        "parallel_tool_calls",
-        "presence_penalty",
-        "reasoning_effort",
-        "repetition_penalty",
-        "seed",
-        "service_tier",
-        "stop",
-        "stop_sequences",
-        "temperature",
-        "thinking_budget",
-        "top_k",
-        "top_p",
-        "verbosity",
-    }
-)
+_SETTINGS = frozenset((
+    "frequency_penalty", "logprobs", "max_completion_tokens", "max_output_tokens",
+    "max_tokens", "max_tokens_to_sample", "n", "num_ctx", "num_predict", "parallel_tool_calls",
+    "presence_penalty", "reasoning_effort", "repetition_penalty", "seed", "service_tier",
+    "stop", "stop_sequences", "temperature", "thinking_budget", "top_k", "top_p", "verbosity",
+))  # fmt: skip
 _LONGEST_SETTING = 200
 
 

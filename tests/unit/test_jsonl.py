@@ -227,6 +227,32 @@ def test_an_outage_hurts_no_call_and_is_logged_once(
     assert message.startswith(f"{path}: calls are not saved ({problem}), but go on")
 
 
+@posix
+def test_a_disk_that_fills_up_in_a_line_spoils_no_other(path: Path) -> None:
+    """A line is in the file as a whole or not at all, and each that is not is counted."""
+    code = """
+import resource
+call(1)
+_, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+resource.setrlimit(resource.RLIMIT_FSIZE, (os.path.getsize(path) * 5 // 2, most))
+call(4)
+resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
+call(2)
+print(observer.lost)
+"""
+    done = run(code, path)
+    assert done.stdout == "3\n", done.stderr
+    assert len(ids(path)) == 1 + 4 + 2 - 3
+
+
+def test_half_a_surrogate_spoils_no_line() -> None:
+    """It is a question mark, and what is around it, in any script, is as it was."""
+    (line,) = saved(replace(OK, metadata={"a": "caf\u00e9 \U0001f600", "b": "half \ud83d"}))
+    (read,) = read_records([line])
+    assert read.metadata == {"a": "caf\u00e9 \U0001f600", "b": "half ?"}
+    assert line.isascii()
+
+
 def test_a_stream_stays_open_and_its_own_words_are_not_logged(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
