@@ -81,8 +81,8 @@ METRICS = (
            "Requests that tried a target after its cooldown, by what went wrong (answered: "
            "nothing)."),
     Metric("cooldown_until_timestamp", "gauge", "s", ("target",),
-           "Unix time until which a target is left alone, as calls last saw it; 0 once a probe "
-           "was answered."),
+           "Unix time until which a target is left alone, as calls last saw it; 0 once an "
+           "answer ended its rest."),
     Metric("tokens", "counter", "{token}", ("agent", "target", "type"),
            "Tokens that targets reported, failed attempts included; each counts under one type: "
            "input, cache_read, cache_write, output, reasoning."),
@@ -147,9 +147,12 @@ class Measurements:
             if failed.kind is not None and failed.position != after.position:
                 labels = (agent, self._targets[failed.target], failed.kind.value)
                 yield Measurement("switches", labels, 1)
-        if record.time_to_first_token is not None and record.attempts:
-            target = self._targets[record.attempts[-1].target]
-            yield Measurement("time_to_first_token", (agent, target), record.time_to_first_token)
+        first = record.time_to_first_token
+        if first is not None and record.attempts:
+            # Whoever goes on with the text of another has not sent its beginning.
+            sender = max(record.attempts, key=lambda one: (one.started <= first, one.number))
+            target = self._targets[sender.target]
+            yield Measurement("time_to_first_token", (agent, target), first)
 
     @staticmethod
     def _rare(agent: str) -> Iterator[Measurement]:
@@ -166,8 +169,8 @@ class Measurements:
         yield Measurement("attempt.duration", (target,), attempt.seconds)
         if attempt.is_probe:
             yield Measurement("probes", (target, kind), 1)
-            if attempt.kind is None:
-                yield Measurement("cooldown_until_timestamp", (target,), 0)
+        if attempt.kind is None and (attempt.is_probe or attempt.is_forced):
+            yield Measurement("cooldown_until_timestamp", (target,), 0)
         counts = token_counts(attempt.usage)
         read, written = counts.get("cache_read_tokens", 0), counts.get("cache_write_tokens", 0)
         reasoning = counts.get("reasoning_tokens", 0)

@@ -209,6 +209,21 @@ def test_a_stream_that_is_replaced_has_the_first_token_of_the_answer(clock: Cloc
     assert counted.of("attempt.duration") == {(P,): (1, 2.0), (F,): (1, 2.0)}
 
 
+def test_a_text_that_goes_on_has_the_first_token_of_its_beginning(clock: Clock) -> None:
+    """Its first content is that of the target that broke off, whoever ends it."""
+    counted = Counted([P, Target(F, prefill=True)])
+
+    def ask(attempt: Attempt) -> Iterator[str]:
+        clock.advance(2)
+        yield "a" if attempt.position == 0 else "b"
+        clock.advance(1)
+        if attempt.position == 0:
+            raise DOWN
+
+    assert list(counted.policy.stream(ask, partial="continue")) == ["a", "b"]
+    assert counted.of("time_to_first_token") == {("deriver", P): (1, 2.0)}
+
+
 def test_a_stream_that_is_left_is_abandoned() -> None:
     """Its target has answered, as far as it was let."""
     counted = Counted()
@@ -298,6 +313,19 @@ def test_a_target_rests_until_a_time_and_a_probe_ends_it(clock: Clock) -> None:
     assert counted.of("probes") == {(P, "overloaded"): 1, (P, "answered"): 1}
     assert counted.of("cooldown_until_timestamp") == {(P,): 0}
     counted.policy.call(lambda _: "hello")
+    assert counted.of("cooldown_until_timestamp") == {(P,): 0}
+
+
+@keeps_gauges
+def test_an_answer_in_a_rest_ends_it_for_the_gauge(clock: Clock) -> None:
+    """A target that rests, is asked as nobody else is left, and answers, rests no longer."""
+    counted = Counted(cooldown=Cooldown(after=1, base=60))
+    counted.policy.call(failing())
+    clock.advance(25)
+    counted.policy.call(failing())
+    assert counted.of("cooldown_until_timestamp") == {(P,): about(clock.time() + 35)}
+    counted.policy.call(failing("back", DOWN))
+    assert counted.of("probes") == {}
     assert counted.of("cooldown_until_timestamp") == {(P,): 0}
 
 

@@ -209,7 +209,12 @@ tests:
 """
 
 
-@pytest.mark.skipif(shutil.which("promtool") is None, reason="promtool is not installed")
+needs_promtool = pytest.mark.skipif(
+    shutil.which("promtool") is None, reason="promtool is not installed"
+)
+
+
+@needs_promtool
 @pytest.mark.parametrize("incident", INCIDENTS)
 def test_the_alerts_of_an_incident(tmp_path: Path, incident: str) -> None:
     """What fires, and what stays quiet, where real processes begin, die and begin again."""
@@ -224,8 +229,22 @@ def test_the_alerts_of_an_incident(tmp_path: Path, incident: str) -> None:
         }
         for minute, names in firing.items()
     ]
+    check_incident(tmp_path, series, expected)
+
+
+@needs_promtool
+def test_where_nobody_ever_answered_none_of_the_calls_is_answered(tmp_path: Path) -> None:
+    """From the first minute of a process that is started in an outage: 0 %, not an empty panel."""
+    (query,) = panels()["Answered"]
+    none = [{"labels": "{}", "value": 0}]
+    expected = [{"expr": query, "eval_time": "8m", "exp_samples": none}]
+    check_incident(tmp_path, {CALLS: "0+30x20"}, expected)
+
+
+def check_incident(folder: Path, series: dict[str, str], expected: list[dict[str, Any]]) -> None:
+    """Ask promtool whether Prometheus would answer as expected."""
     given = [{"series": name, "values": values} for name, values in series.items()]
-    script = tmp_path / "incident.yaml"
+    script = folder / "incident.yaml"
     rules = json.dumps(str(MONITORING / "alerts.yaml"))
     script.write_text(
         SCRIPT.format(rules=rules, series=json.dumps(given), expected=json.dumps(expected)),
