@@ -51,7 +51,8 @@ def options(
 def explain(  # one per option
     status: Annotated[int | None, typer.Option(min=100, max=599, help="HTTP status.")] = None,
     body: Annotated[
-        str | None, typer.Option(help="Body of the response, as JSON or HTML; - reads stdin.")
+        str | None,
+        typer.Option(help="Body of the response, as JSON, HTML or text; - reads stdin."),
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option(help="'name: value'; may be repeated.")
@@ -144,7 +145,7 @@ def show(  # noqa: PLR0913 # one per option
 def simulate(  # noqa: PLR0913 # one per option
     scenario: Annotated[
         str | None,
-        typer.Argument(help="A shipped scenario, a TOML file, or saved records (.jsonl)."),
+        typer.Argument(help="A shipped scenario, a TOML file, or saved records."),
     ] = None,
     policy: Annotated[
         list[str] | None,

@@ -44,11 +44,7 @@ class Response(NamedTuple):
 
 
 class ProviderError(Exception):
-    """Carry the facts where SDKs carry them.
-
-    Args:
-        response: What is known of the response.
-    """
+    """Carry the facts of a response where SDKs carry them."""
 
     def __init__(self, response: Response) -> None:
         body = response.body
@@ -59,8 +55,7 @@ class ProviderError(Exception):
 def read_response(status: int | None, body: str | None, header: Sequence[str]) -> Response:
     """Read the facts from the options; a body of ``-`` is standard input."""
     if status is None and body is None and not header:
-        fix = "give --status, --body or --header"
-        raise FallbackConfigError.about("explain", "no facts", fix)
+        raise FallbackConfigError.about("explain", "no facts", "give --status, --body or --header")
     headers: dict[str, str] = {}
     for line in header:
         name, colon, value = line.partition(":")
@@ -68,14 +63,15 @@ def read_response(status: int | None, body: str | None, header: Sequence[str]) -
             problem, fix = f"{line!r} is no header", "write it as 'name: value'"
             raise FallbackConfigError.about("--header", problem, fix)
         headers[name.strip().lower()] = value.strip()
-    text = sys.stdin.read() if body == "-" else body
-    # A gateway's error page is the body as it is; JSON that a shell has spoilt is a mistake.
-    if text is None or text.lstrip().startswith("<"):
-        return Response(status, headers, text)
+    # Bytes: a body of another encoding is a body, too.
+    text = sys.stdin.buffer.read().decode("utf-8", "replace") if body == "-" else body
     try:
-        return Response(status, headers, json.loads(text))
+        return Response(status, headers, None if text is None else json.loads(text))
     except ValueError as error:
-        fix = "quote it for your shell, or pass - and the body on standard input"
+        # A gateway's page or sentence is the body as it is; JSON that a shell has spoilt is none.
+        if not str(text).lstrip().startswith(("{", "[", '"', "'")):
+            return Response(status, headers, text)
+        fix = "correct it" if body == "-" else "quote it for your shell, or pass - and pipe it in"
         raise FallbackConfigError.about("--body", f"no JSON ({error})", fix) from None
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -19,18 +20,12 @@ if TYPE_CHECKING:
 
 
 def play(source: str, policies: Sequence[str], seed: int, calls: int | None) -> Comparison:
-    """Play an incident under each policy.
-
-    Args:
-        source: A shipped scenario's name, a TOML file, or saved records (``.jsonl``).
-        policies: Names or TOML files; none for those compared by default.
-        seed: Of everything drawn.
-        calls: About how many, or None for the scenario's own number.
+    """Play an incident under each policy; without one, under those compared by default.
 
     Raises:
         FallbackConfigError: A file is wrong, or two policies share a name.
     """
-    is_record = source.endswith((".jsonl", ".ndjson"))
+    is_record = _has_records(source)
     scenario = replay(source, name=Path(source).stem) if is_record else load_scenario(source)
     loaded = [load_policy(policy) for policy in policies]
     names = [name for name, _ in loaded]
@@ -39,6 +34,14 @@ def play(source: str, policies: Sequence[str], seed: int, calls: int | None) -> 
             fix = "give one of them another name"
             raise FallbackConfigError.about(f"{path}: name", f"{name!r} is there twice", fix)
     return compare(scenario, dict(loaded) or None, seed=seed, calls=calls)
+
+
+def _has_records(source: str) -> bool:
+    """Tell whether a file has saved records: by its name, or as it begins as no TOML does."""
+    with suppress(OSError), Path(source).open("rb") as file:
+        if file.read(1) == b"{":
+            return True
+    return source.endswith((".jsonl", ".ndjson"))
 
 
 def show_shipped() -> None:

@@ -452,10 +452,11 @@ def test_seed_and_calls(mine: Path) -> None:
     assert figures(mine, "--policy", "default", "--calls", 40)["default"]["calls"] == 40
 
 
-def test_saved_records_are_played_again(tmp_path: Path) -> None:
-    """A file of JSON lines is a scenario; what is assumed is said."""
+@pytest.mark.parametrize("name", ["tuesday.jsonl", "tuesday.log", "tuesday.1", "tuesday"])
+def test_saved_records_are_played_again(tmp_path: Path, name: str) -> None:
+    """A file of JSON lines is a scenario, whatever it is called; what is assumed is said."""
     records = simulate(incident(failing(starts=5)), FallbackConfig()).records
-    path = tmp_path / "tuesday.jsonl"
+    path = tmp_path / name
     path.write_text("\n".join(json.dumps(record.to_dict()) for record in records))
     assert figures(path, "--policy", "default")["default"]["wasted"] == 5
     printed = run(path, "--policy", "default").stdout

@@ -129,14 +129,37 @@ def test_a_message_that_looks_like_markup_is_printed_as_it_is() -> None:
     assert "[bold]no[/bold] [/nonsense]" in result.stdout
 
 
+@pytest.mark.parametrize("text", ["no healthy upstream", "404 page not found", "upstream error"])
+def test_a_sentence_is_a_body(text: str) -> None:
+    """A proxy answers in plain text, given as it is or piped in; only JSON can be spoilt."""
+    printed = explained("--status", "503", "--body", text)
+    assert (printed["kind"], printed["provider_message"]) == ("overloaded", text)
+    assert explained("--status", "503", "--body", "-", stdin=text) == printed
+
+
+def test_a_body_of_another_encoding_is_read() -> None:
+    """What is no UTF-8 costs its own characters."""
+    page = "<html>Dienst nicht verf\u00fcgbar</html>".encode("latin-1")
+    done = subprocess.run(
+        [sys.executable, "-m", "honcho_fallback.cli", "explain", "--status", "503", "--body", "-"],
+        input=page,
+        env={**os.environ, "PYTHONIOENCODING": "utf-8", "PYTHONPATH": os.pathsep.join(sys.path)},
+        capture_output=True,
+        check=False,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert "Dienst nicht verf\ufffdgbar" in done.stdout.decode()
+
+
 @pytest.mark.parametrize(
     ("args", "stdin", "words"),
     [
         (["--status", "99"], "", "status"),
         (["--status", "600"], "", "status"),
         (["--status", "many"], "", "--status"),
-        (["--body", "{"], "", "--body: no JSON"),
-        (["--body", "-"], "{", "--body: no JSON"),
+        (["--body", "{"], "", "quote it for your shell, or pass - and pipe it in"),
+        (["--body", "'{error}'"], "", "--body: no JSON"),
+        (["--body", "-"], "{", "correct it"),
         (["--header", "retry-after"], "", "write it as 'name: value'"),
         (["file.json"], "", "unexpected extra argument"),
         ([], "", "no facts; give --status"),
