@@ -24,14 +24,17 @@ REQUEST: Any = httpx.Request("POST", "https://api.example.com/v1", headers={"x-a
 BODY = {"error": {"message": "over", "type": "overloaded_error", "status": "UNAVAILABLE"}}
 
 
-def response() -> Any:
-    return httpx.Response(503, request=REQUEST, json=BODY)
+def response(**headers: str) -> Any:
+    return httpx.Response(503, request=REQUEST, json=BODY, headers=headers)
 
 
 MAKE: dict[str, Any] = {
     "openai": lambda: openai.InternalServerError("over", response=response(), body=BODY),
     "openai's connection": lambda: openai.APIConnectionError(request=REQUEST),
     "openai's timeout": lambda: openai.APITimeoutError(request=REQUEST),
+    "openai, not to be retried": lambda: openai.InternalServerError(
+        "over", response=response(**{"x-should-retry": "false"}), body=BODY
+    ),
     "anthropic": lambda: anthropic.InternalServerError("over", response=response(), body=BODY),
     "httpx": lambda: httpx.HTTPStatusError("over", request=REQUEST, response=response()),
     "google": partial(google.ServerError, 503, BODY),
@@ -61,4 +64,5 @@ def test_an_sdks_error_survives_in_ours(name: str) -> None:
         for error, attempt in zip(copied.exceptions, copied.record.attempts, strict=True):
             failure = classify(error)
             assert (failure.kind, failure.status) == (attempt.kind, attempt.status)
+            assert failure.transient == attempt.transient
             assert "secret" not in str(error)
