@@ -23,7 +23,7 @@ from honcho_fallback._values.errors import FallbackConfigError
 from honcho_fallback._values.failure import FailureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Generator
+    from collections.abc import Awaitable, Generator, Iterator
 
     from honcho_fallback._core.target import Credential
     from honcho_fallback._values.failure import Failure
@@ -138,7 +138,7 @@ class SharedRefresh:
         while self.generation == generation:
             flight, leads = self._join()
             if leads:
-                self._lead(flight, generation)
+                self._lead(flight, generation, iter((True,)))
             else:
                 flight.result()
 
@@ -152,10 +152,19 @@ class SharedRefresh:
                 await self._alead(flight, generation)
             else:
                 # The whole of it runs in the thread: where this task is cancelled, the refresh
-                # goes on and the others still get what it brings.
-                await asyncio.to_thread(self._lead, flight, generation)
+                # goes on and the others still get what it brings. Where no thread had been free
+                # for it, it never begins.
+                unbegun = iter((True,))  # one iterator step: of the two one takes it
+                try:
+                    await asyncio.to_thread(self._lead, flight, generation, unbegun)
+                finally:
+                    if next(unbegun, False):
+                        with self._leading(flight):
+                            pass
 
-    def _lead(self, flight: Future[None], generation: int) -> None:
+    def _lead(self, flight: Future[None], generation: int, unbegun: Iterator[bool]) -> None:
+        if not next(unbegun, False):
+            return
         with self._leading(flight):
             if self.generation == generation:
                 result = self._start()

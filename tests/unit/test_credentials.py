@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -80,4 +82,57 @@ async def test_where_the_leader_of_a_refresh_is_cancelled_the_next_one_leads() -
         await tasks[0]
     credential.gate.set()
     assert await asyncio.gather(*tasks[1:]) == [1, 1]
+    assert credential.refreshes == 1
+
+
+class Queue(ThreadPoolExecutor):
+    """One thread, which is busy; it tells when something waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__(1)
+        self.free, self.waits = threading.Event(), threading.Event()
+        super().submit(self.free.wait)
+
+    def submit(self, *args: Any, **kwargs: Any) -> Any:
+        job = super().submit(*args, **kwargs)
+        self.waits.set()
+        return job
+
+
+class Renewed:
+    """A credential whose refresh is no coroutine."""
+
+    refreshes = 0
+
+    def get(self) -> int:
+        return self.refreshes
+
+    def refresh(self) -> None:
+        self.refreshes += 1
+
+
+async def test_a_refresh_that_was_given_up_before_a_thread_was_free_blocks_nobody() -> None:
+    """It never began: the next call leads, in a task and in a thread."""
+    credential, queue = Renewed(), Queue()
+    asyncio.get_running_loop().set_default_executor(queue)
+    policy = FallbackPolicy([Target("primary", credential=credential)])
+
+    async def ask(attempt: Attempt) -> int:
+        return ask_in_thread(attempt)
+
+    def ask_in_thread(_: Attempt) -> int:
+        if not credential.refreshes:
+            raise DENIED
+        return credential.refreshes
+
+    given_up = asyncio.create_task(policy.acall(ask))
+    while not queue.waits.is_set():
+        await asyncio.sleep(0)
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    queue.free.set()
+    async with asyncio.timeout(10):  # it would wait for ever
+        assert await policy.acall(ask) == 1
+    assert policy.call(ask_in_thread) == 1
     assert credential.refreshes == 1
