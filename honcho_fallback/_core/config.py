@@ -206,6 +206,13 @@ class FallbackConfig(BaseModel):
             return tenacity.wait_fixed(wait)
         return wait
 
+    @field_validator("cooldown", mode="before")
+    @classmethod
+    def _class_is_no_store(cls, cooldown: Any) -> Any:
+        if isinstance(cooldown, type):  # it has the methods, too
+            raise PydanticCustomError("class", "it is a class")
+        return cooldown
+
     @field_validator("reset", mode="before")
     @classmethod
     def _session_is_a_store(cls, reset: Any) -> Any:

@@ -239,7 +239,8 @@ class FallbackPolicy:
                 async.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        return drivers.stream(self._starter(options), ask, has_content, _checked_mode(partial))
+        start, mode = self._starter(options), _checked_mode(partial, has_content)
+        return drivers.stream(start, ask, has_content, mode)
 
     def astream(
         self,
@@ -261,7 +262,8 @@ class FallbackPolicy:
             FallbackConfigError: ``ask`` is not async, or as for ``stream``.
             Exception: As for ``stream``.
         """
-        return drivers.astream(self._starter(options), ask, has_content, _checked_mode(partial))
+        start, mode = self._starter(options), _checked_mode(partial, has_content)
+        return drivers.astream(start, ask, has_content, mode)
 
     def wrap(self, function: Callable[Concatenate[Attempt, P], T], /) -> Callable[P, T]:
         """Make a function that asks one target one that asks the chain: ``@policy.wrap``.
@@ -456,7 +458,8 @@ def _require_known(options: Mapping[str, Any], names: Iterable[str]) -> None:
         raise FallbackConfigError.unknown(unknown, names)
 
 
-def _checked_mode(partial: Any) -> Partial:
+def _checked_mode(partial: Any, has_content: object) -> Partial:
+    require_type("has_content", has_content, Callable, "pass a function of a chunk")
     if partial not in (modes := get_args(Partial)):
         shown = repr(partial) if isinstance(partial, str) else f"a {type(partial).__name__}"
         fix = f"pass one of {', '.join(map(repr, modes))}"

@@ -10,7 +10,7 @@ import asyncio
 import inspect
 import os
 import weakref
-from collections.abc import Callable  # noqa: TC003 # pydantic up to 2.12 evaluates the annotations
+from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import urlsplit
 
 from honcho_fallback._core.target import Target  # noqa: TC001 # of TransportRecovery
-from honcho_fallback._values.errors import FallbackConfigError
+from honcho_fallback._values.errors import FallbackConfigError, require_texts, require_type
 from honcho_fallback._values.failure import FailureKind
 
 if TYPE_CHECKING:
@@ -64,12 +64,20 @@ class TransportRecovery:
             async. Where it raises there is no recovery.
         aggregators: Providers, or the hosts of endpoints, that are switched away from at once;
             lower case.
+
+    Raises:
+        FallbackConfigError: An argument is of the wrong type.
     """
 
     rebuild: Callable[[Target], object] | None = None
     aggregators: frozenset[str] = frozenset(
         {"nous", "openrouter", "nousresearch.com", "openrouter.ai"}
     )
+
+    def __post_init__(self) -> None:
+        if self.rebuild is not None:
+            require_type("rebuild", self.rebuild, Callable, "pass a function of a target, or None")
+        require_texts("aggregators", self.aggregators, "pass a set of names, such as {'nous'}")
 
     def action(self, target: Target, failure: Failure, failures: int) -> PendingAction | None:
         """Return what has to be done before the primary is asked again, if that may help.

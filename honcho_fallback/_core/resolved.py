@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from functools import partial
+from collections.abc import Iterable
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, NoReturn
+
+from pydantic import TypeAdapter, ValidationError
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._answers import check_response
@@ -24,7 +27,7 @@ from honcho_fallback._values.failure import KINDS, NOT_ACCEPTABLE, Failure, Fail
 from honcho_fallback.redaction import label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from honcho_fallback._core.config import FallbackConfig
     from honcho_fallback._core.observers import Observers
@@ -82,6 +85,8 @@ class ResolvedPolicy:
         self.has_call_limits = any(option is not None for option in limits) or any(
             target.credential is not None for target in chain
         )
+        if config.refine is not None:
+            _failures()  # made here and now: an outage is no time for it
         self.classifier = classifier
         self.classify: Callable[[BaseException], Failure] = classifier or partial(
             classify, rules=config.rules, only_models=config.only_models
@@ -188,6 +193,12 @@ async def _refuse_to_wait(verdict: object) -> NoReturn:
     raise WrongVerbError.about("validate", "it is async", "use acall or astream")
 
 
+@cache
+def _failures() -> TypeAdapter[Failure]:
+    """Return what reads a failure that is written by hand: its kind may be a word."""
+    return TypeAdapter(Failure)
+
+
 def _refined(
     refine: Callable[[Failure, BaseException], object], before: Failure, error: BaseException
 ) -> Failure:
@@ -198,25 +209,23 @@ def _refined(
         # Its frames could show what a call carries.
         logger.error("refine raised %s; it is passed over", type(broken).__name__)
         return before
-    if isinstance(result, Failure):
-        # One that is made anew, as Failure.of does, has no facts: those of the exception stay,
-        # unless it states what became of the request, unlike its kind.
-        is_new = (result.error, result.status, result.provider_message) != (
-            before.error,
-            before.status,
-            before.provider_message,
-        )
-        if is_new and before.scope != KINDS[before.kind].scope:
-            result = result._replace(scope=before.scope)
-        is_stated = result.reached != Failure.of(result.kind, status=result.status).reached
-        return result._replace(reached=before.reached) if is_new and not is_stated else result
-    logger.error("refine returned no Failure; it is passed over")
-    return before
+    try:
+        after = _failures().validate_python(result)
+    except ValidationError:
+        logger.error("refine returned no Failure; it is passed over")
+        return before
+    # One that is made anew, as Failure.of does, has no facts: those of the exception stay, unless
+    # it states what became of the request, unlike its kind.
+    facts, known = ((one.error, one.status, one.provider_message) for one in (after, before))
+    if facts != known and before.scope != KINDS[before.kind].scope:
+        after = after._replace(scope=before.scope)
+    is_stated = after.reached != KINDS[after.kind].reached
+    return after if facts == known or is_stated else after._replace(reached=before.reached)
 
 
 def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
     """Return the chain as a tuple."""
-    if isinstance(targets, str | Target):
+    if isinstance(targets, str | Target) or not isinstance(targets, Iterable):
         problem = f"got a single {type(targets).__name__}"
         raise FallbackConfigError.about("targets", problem, "pass a list of Target objects")
     chain = tuple(targets)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, fields
 from functools import partial
@@ -17,8 +17,8 @@ from honcho_fallback._values.errors import (
     CredentialError,
     FallbackConfigError,
     require_text,
+    require_texts,
     require_type,
-    shown,
 )
 from honcho_fallback.redaction import label
 
@@ -59,11 +59,15 @@ class ApiKey:
 
     Args:
         key: The key; never shown.
+
+    Raises:
+        FallbackConfigError: It is empty or no text.
     """
 
     __slots__ = ("__weakref__", "_key", "fingerprint")
 
     def __init__(self, key: str) -> None:
+        require_text("key", key, "pass the key; is the variable that it comes from set?")
         self._key = key
         self.fingerprint = _digest(key)[:16]
 
@@ -148,13 +152,8 @@ class Target:
             require_type("credential", self.credential, Credential, fix)
         require_type("params", self.params, Mapping, "pass a mapping of parameters")
         require_type("identity", self.identity, str, "pass a string or leave it out")
-        labels: Any = self.labels
-        if isinstance(labels, str) or not isinstance(labels, Iterable):
-            fix = "pass a set of texts, such as {'eu'}"
-            raise FallbackConfigError.about("labels", f"got {shown(labels)}", fix)
-        object.__setattr__(self, "labels", frozenset(self.labels))
-        for one in self.labels:
-            require_text("labels", one, "pass a set of texts, such as {'eu'}")
+        labels = require_texts("labels", self.labels, "pass a set of texts, such as {'eu'}")
+        object.__setattr__(self, "labels", labels)
         if not self.name:
             name = f"{self.provider}/{self.model}" if self.provider else self.model
             object.__setattr__(self, "name", name)

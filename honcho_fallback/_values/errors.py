@@ -15,13 +15,12 @@ FallbackError
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any, Self
 
 from honcho_fallback.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-
     from pydantic import ValidationError
 
     from honcho_fallback._values.failure import Failure
@@ -140,7 +139,17 @@ def require_text(field: str, value: object, fix: str) -> None:
         raise FallbackConfigError.about(field, f"got {shown}", fix)
 
 
-def require_type(field: str, value: object, kind: type, fix: str) -> None:
+def require_texts(field: str, value: Any, fix: str) -> frozenset[str]:
+    """Refuse anything but texts with something in them; one text alone is its letters."""
+    if isinstance(value, str) or not isinstance(value, Iterable):
+        raise FallbackConfigError.about(field, f"got {shown(value)}", fix)
+    texts: list[Any] = [*value]  # pyright: ignore[reportUnknownVariableType] # anybody's
+    for one in texts:
+        require_text(field, one, fix)
+    return frozenset(texts)
+
+
+def require_type(field: str, value: object, kind: Any, fix: str) -> None:
     """Refuse a value of another type; the value itself is never shown."""
     if not isinstance(value, kind):
         raise FallbackConfigError.about(field, f"got a {type(value).__name__}", fix)

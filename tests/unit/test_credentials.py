@@ -90,7 +90,7 @@ class Queue(ThreadPoolExecutor):
 
     def __init__(self) -> None:
         super().__init__(1)
-        self.free, self.waits = threading.Event(), threading.Event()
+        self.free, self.waits = threading.Event(), asyncio.Event()
         super().submit(self.free.wait)
 
     def submit(self, *args: Any, **kwargs: Any) -> Any:
@@ -126,8 +126,7 @@ async def test_a_refresh_that_was_given_up_before_a_thread_was_free_blocks_nobod
         return credential.refreshes
 
     given_up = asyncio.create_task(policy.acall(ask))
-    while not queue.waits.is_set():
-        await asyncio.sleep(0)
+    await queue.waits.wait()
     given_up.cancel()
     with pytest.raises(asyncio.CancelledError):
         await given_up

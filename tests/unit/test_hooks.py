@@ -94,6 +94,40 @@ async def test_a_hook_that_breaks_is_passed_over(caplog: Any) -> None:
     assert "refine raised ZeroDivisionError" in caplog.text
 
 
+@pytest.mark.parametrize(
+    "refine",
+    [
+        lambda failure, _: failure._replace(kind="rate_limit"),
+        lambda *_: Failure.of("rate_limit"),  # type: ignore[arg-type] # users without a type checker
+    ],
+)
+def test_a_kind_may_be_named_by_its_word(refine: Any) -> None:
+    """As fallback_on, rules and a cooldown take it; the call goes on, the record has the kind."""
+    script = repeating(primary=[StatusError(503)], fallback=["hello"])
+    policy = pair(refine=refine)
+    run = policy.start()
+    assert policy.call(script.ask, run=run) == "hello"
+    assert run.record.attempts[0].kind is FailureKind.RATE_LIMIT
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        *({"kind": "nonsense"}, {"kind": ["rate_limit"]}, {"kind": None}, {"retry_after": "soon"}),
+        *({"scope": "planet"}, {"code": 5}, {"error": None}, {"transient": None}),
+    ],
+    ids=str,
+)
+def test_what_is_no_failure_changes_nothing(change: dict[str, Any], caplog: Any) -> None:
+    """A slip in refine shows at the first outage, which is no time to lose a call."""
+    script = repeating(primary=[StatusError(503)], fallback=["hello"])
+    policy = pair(refine=lambda failure, _: failure._replace(**change))
+    run = policy.start()
+    assert policy.call(script.ask, run=run) == "hello"
+    assert run.record.attempts[0].kind is FailureKind.OVERLOADED
+    assert "refine returned no Failure; it is passed over" in caplog.text
+
+
 @pytest.mark.parametrize("driver", ["call", "stream"])
 def test_an_async_validator_is_refused_in_a_thread(driver: str) -> None:
     """Before anything is asked, with the verbs that would await it; and the record is closed."""

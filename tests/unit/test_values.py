@@ -12,6 +12,8 @@ import pytest
 import tenacity
 
 from honcho_fallback import (
+    ApiKey,
+    Cooldown,
     Failure,
     FailureKind,
     FallbackConfig,
@@ -80,6 +82,19 @@ def through_pickle(value: Any) -> Any:
         (lambda: FallbackConfig(timout=3), "timout: no such option; did you mean timeout[?]"),  # type: ignore[call-arg] # the point
         (lambda: FallbackPolicy([Target("m")], timout=3), "did you mean timeout[?]"),  # type: ignore[call-arg] # the point
         (lambda: FallbackPolicy([Target("m")]).start(agnt="x"), "did you mean agent[?]"),  # type: ignore[call-arg] # the point
+        (lambda: FallbackPolicy(None), "targets: got a single NoneType; pass a list"),  # type: ignore[arg-type] # the point
+        (lambda: FallbackConfig(cooldown=Cooldown), r"cooldown: got a type; pass Cooldown\(\)"),  # type: ignore[arg-type] # the point
+        (lambda: ApiKey(None), "key: got None; pass the key; is the variable .* set[?]"),  # type: ignore[arg-type] # the point
+        (lambda: ApiKey(""), "key: got ''; pass the key"),
+        (lambda: TransportRecovery("x"), "rebuild: got a str; pass a function of a target"),  # type: ignore[arg-type] # the point
+        (
+            lambda: TransportRecovery(aggregators="openrouter"),  # type: ignore[arg-type] # the point
+            "aggregators: got 'openrouter' .*; pass a set of names",
+        ),
+        (
+            lambda: FallbackPolicy([Target("m")]).stream(print, has_content="x"),  # type: ignore[arg-type] # the point
+            "has_content: got a str; pass a function of a chunk",
+        ),
         (lambda: FallbackConfig(refine="os:system"), "refine: got 'os:system'"),  # type: ignore[arg-type] # the point
     ],
 )
