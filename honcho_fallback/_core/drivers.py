@@ -276,6 +276,7 @@ class _Reading(Generic[T]):
     """Hold chunks back up to the first content; know what has been handed out."""
 
     def __init__(self, run: FallbackRun, has_content: HasContent[T], mode: Partial) -> None:
+        run._require_running("stream")
         self.run = run
         self._has_content = has_content
         self._mode: Partial = mode

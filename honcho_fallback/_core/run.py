@@ -265,6 +265,7 @@ class FallbackRun:
             self._call.content_at = self._now(now)
             self._call.mode = mode
             self._call.partial = partial
+            self._call.deadline_at = inf  # it ends with the first content
 
     def fail(
         self,
@@ -303,11 +304,6 @@ class FallbackRun:
             if failure is None:
                 plain = base is None and policy.config.refine is None
                 failure = policy.classify(error) if plain else policy.classification(error, base)
-            if self._call.content_at is not None:
-                chunks = partial or tuple(self._call.partial)
-                chunks = chunks[len(self._call.partial) :] if self._call.text else chunks
-                self._note_usage(chunks)
-                self._call.received = characters(chunks) or None
             return self._fail(error, failure, partial, now)
         except BaseException:  # an interrupt, where the call has not ended by itself
             self.cancel(now=now)
@@ -407,17 +403,18 @@ class FallbackRun:
             _warn_of_retries_made(call.attempt.target, error)
         cancelled = failure.kind is FailureKind.CANCELLED or not isinstance(error, Exception)
         # A stream that had begun was worked upon, whatever the provider says afterwards.
-        has_begun = call.content_at is not None or bool(partial_chunks)
-        if has_begun:
+        has_begun = call.content_at is not None
+        if has_begun or partial_chunks:
             failure = failure._replace(reached="unknown")
-        if partial_chunks and not cancelled and not call.text:
-            self._note_usage(partial_chunks)
+            chunks = partial_chunks or tuple(call.partial)
+            chunks = chunks[len(call.partial) :] if call.text else chunks
+            self._note_usage(chunks)
+            call.received = characters(chunks) or None if has_begun else None
         if call.mode == "replace" and not cancelled:
             call.content_at, call.mode, partial_chunks = None, "final", ()
         elif call.content_at is not None:
             call.partial = partial_chunks = partial_chunks or tuple(call.partial)
             call.text = plain_text(map(text_of, partial_chunks)) if call.mode == "continue" else ""
-            call.deadline_at = inf  # it ends with the first content
         else:  # nobody has seen them
             partial_chunks = ()
         try:

@@ -263,6 +263,17 @@ def test_else_it_is_final(driver: str, targets: Sequence[Target], options: Any) 
     assert len(models.asked) == 1
 
 
+@DRIVERS
+def test_who_broke_off_is_named_whatever_the_cut_looked_like(driver: str) -> None:
+    """Behind a gateway a cut is a clean end; who could not go on with it is no reason."""
+    policy, cut = policy_of(), said(TEXT[:30], end=False)
+    models = Models(primary=[cut], able=[[StatusError(503)]])
+    run = policy.start()
+    with pytest.raises(StreamInterrupted, match=r"^primary broke off after"):
+        read(policy, models, driver, run=run)
+    assert run.record.attempts[0].received == 30
+
+
 def test_a_cancelled_call_stays_cancelled() -> None:
     """Whoever pressed Ctrl-C wants nobody to go on."""
     models = Models(primary=[broken(30, KeyboardInterrupt())], able=[goes_on])

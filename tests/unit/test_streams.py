@@ -19,7 +19,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import Scripted, StatusError
 from tests.helpers.observers import Noting
-from tests.helpers.scripted import ask, pair, repeating
+from tests.helpers.scripted import ask, asked_by, pair, repeating
 
 if TYPE_CHECKING:
     from honcho_fallback import FallbackRun
@@ -83,6 +83,28 @@ def test_a_stream_without_content_is_handed_out_as_it_came() -> None:
     """Chunks that has_content never likes still are the answer if the stream ends well."""
     script = repeating(primary=[["a", "b"]], fallback=[["no"]])
     assert list(pair().stream(script.stream, has_content=lambda _: False)) == ["a", "b"]
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_a_run_that_is_over_asks_nobody_and_says_so(driver: str) -> None:
+    """An empty stream would be an answer that was never given."""
+    script, policy = repeating(primary=[["hello"]]), pair()
+    run = policy.start()
+    assert ask(policy, script, driver, run=run) == ["hello"]
+    with pytest.raises(RuntimeError, match="a run serves one"):
+        ask(policy, script, driver, run=run)
+    assert script.asked == ["primary"]
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_a_clean_end_without_a_reason_tells_what_had_come(driver: str) -> None:
+    """A gateway that ends a cut answer properly: its content was paid for all the same."""
+    script, policy = repeating(primary=[[piece("hel"), piece("lo")]]), pair()
+    run = policy.start()
+    with pytest.raises(StreamInterrupted, match="primary broke off after 2 chunks"):
+        ask(policy, script, driver, run=run)
+    (attempt,) = run.record.attempts
+    assert (attempt.received, attempt.billed) == (5, "yes")
 
 
 def test_nothing_is_asked_before_the_first_chunk_is_read() -> None:
@@ -312,6 +334,27 @@ def test_an_end_that_is_refused_after_content_is_replaced_too(driver: str) -> No
     run = policy.start()
     assert seen(replaced(policy, script, driver, run)) == [(1, "hel"), (2, "hello")]
     assert run.record.attempts[0].kind == "malformed_response"
+
+
+@pytest.mark.parametrize("driver", ["stream", "astream"])
+def test_a_deadline_is_over_once_there_was_content_that_is_replaced(
+    driver: str, clock: Clock
+) -> None:
+    """As it is for content that is final: who read for longer than that gets a whole answer."""
+
+    def chunks(attempt: Attempt) -> Any:
+        yield piece(attempt.target.name, "stop" if attempt.is_fallback else None)
+        if not attempt.is_fallback:
+            clock.advance(100)
+            raise DOWN
+
+    async def achunks(attempt: Attempt) -> Any:
+        for chunk in chunks(attempt):
+            yield chunk
+
+    asks = chunks if driver == "stream" else achunks
+    got = asked_by(driver, pair(deadline=60.0), asks, partial="replace")
+    assert got == [piece("primary"), piece("fallback", "stop")]
 
 
 @pytest.mark.parametrize("driver", ["stream", "astream"])
