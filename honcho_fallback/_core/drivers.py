@@ -92,7 +92,7 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 attempt = scope.fail(run, error)
             else:
-                following = await _aaccept(run, answer) if validate else run.accept(answer)
+                following = await _aaccept(run, answer, scope) if validate else run.accept(answer)
                 if following is None:
                     return answer
                 attempt = following
@@ -119,7 +119,7 @@ def stream(
                         sleep(attempt.wait)
                     attempt = perform(run)
                     opened = ask(attempt._replace(timeout=attempt.stream_timeout))
-                    if _is_whole(opened) or _is_async(opened):
+                    if _is_whole(opened) or _is_async(opened) or _is_manager(type(opened)):
                         _refuse("stream", opened)
                     source = opened
                     chunks = iter(source)
@@ -184,7 +184,8 @@ async def astream(
             if chunk is _END:
                 await _aclose(source)
                 source = chunks = None
-                ready += reading.end(await _aaccept(run, reading.chunks, stream=True))
+                scope.limit(attempt, attempt.timeout)
+                ready += reading.end(await _aaccept(run, reading.chunks, scope, stream=True))
             for chunk in ready:
                 yield chunk
     finally:
@@ -261,6 +262,22 @@ class TaskScope:
         elif isinstance(error, TimeoutError) and self._timeout and self._timeout.expired():
             error.args = (f"{call.name} gave no answer within {self._seconds:g} s",)
         return run.fail(error, failure=failure, partial=partial)
+
+    async def verdict(self, validating: Awaitable[T]) -> T:
+        """Await what ``validate`` says, no longer than the attempt may take."""
+        limit = asyncio.timeout_at(self._timeout.when() if self._timeout else None)
+        try:
+            async with limit:
+                return await validating
+        except asyncio.CancelledError as error:
+            if self._task is None or self._task.cancelling():
+                raise
+            what = "what validate waited for was cancelled, the call was not"
+            raise ConnectionAbortedError(what) from error
+        except TimeoutError as error:
+            if limit.expired():
+                error.args = (f"validate said nothing of {self._name} within the attempt's time",)
+            raise
 
 
 # The provider and its host have done nothing: nobody rests for it.
@@ -422,24 +439,34 @@ async def _open(
     return source
 
 
-async def _aaccept(run: FallbackRun, answer: Any, *, stream: bool = False) -> Attempt | None:
+async def _aaccept(
+    run: FallbackRun, answer: Any, scope: TaskScope, *, stream: bool = False
+) -> Attempt | None:
     """Hand in an answer; ``validate`` may be async."""
     if run._call.policy.validate is None:
         return run.accept(answer, stream=stream)
     fault = run._read(answer, stream=stream)
-    return await run._examine(answer, fault, stream=stream, in_task=True)
+    return await run._examine(answer, fault, stream=stream, verdict_of=scope.verdict)
 
 
 def _is_unread(answer: object) -> bool:
     """Tell whether an answer is none yet: its failure would come after the call was a success.
 
-    A coroutine, a generator, or an SDK's stream, which is an iterator to close; a file is one,
-    too, and a legal answer.
+    A coroutine, a generator, an SDK's stream, which is an iterator to close, or the manager of
+    one; a file is an iterator to close, too, and a legal answer.
     """
     cls = type(answer)
     if hasattr(cls, "__next__"):
         return hasattr(answer, "close") and not hasattr(answer, "read")
-    return cls is CoroutineType or (hasattr(cls, "__anext__") and not hasattr(answer, "read"))
+    if cls is CoroutineType or (hasattr(cls, "__anext__") and not hasattr(answer, "read")):
+        return True
+    return _is_manager(cls)
+
+
+def _is_manager(cls: type) -> bool:
+    """Tell whether a class is one of the SDKs' managers, which ask nobody before ``with``."""
+    is_named = cls.__name__.endswith("Manager")
+    return is_named and (hasattr(cls, "__enter__") or hasattr(cls, "__aenter__"))
 
 
 def _is_async(source: object) -> bool:
@@ -458,6 +485,12 @@ def _is_whole(source: object) -> bool:
 def _refuse(verb: str, returned: object, fits: str | None = None) -> NoReturn:
     """Say which verb takes what ``ask`` returned to this one."""
     cls, what = type(returned), f"a {type(returned).__name__}"
+    if _is_manager(cls):
+        is_sync = hasattr(cls, "__enter__")
+        enter, fits = ("with", "stream") if is_sync else ("async with", "astream")
+        problem = f"it returned a manager that nobody entered ({cls.__name__}) to policy.{verb}"
+        fix = f"write `{enter} manager as events:` in ask and return the answer that they make"
+        raise WrongVerbError.about("ask", problem, f"{fix}, or yield them for policy.{fits}")
     if isinstance(returned, CoroutineType):
         fits, what = {"call": "acall", "stream": "astream"}.get(verb, verb), "a coroutine"
         returned.close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -27,10 +27,13 @@ from honcho_fallback._values.failure import KINDS, NOT_ACCEPTABLE, Failure, Fail
 from honcho_fallback.redaction import label
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping, Sequence
+    from collections.abc import Awaitable, Callable, Mapping, Sequence
 
     from honcho_fallback._core.config import FallbackConfig
     from honcho_fallback._core.observers import Observers
+
+
+VerdictOf: TypeAlias = "Callable[[Awaitable[object]], Awaitable[object]]"
 
 
 class ResolvedPolicy:
@@ -146,12 +149,13 @@ class ResolvedPolicy:
         failure: Failure | None,
         *,
         is_stream: bool,
-        in_task: bool,
+        verdict_of: VerdictOf,
     ) -> tuple[Exception, Failure] | None:
         """Say what is wrong with an answer: the error that stands for it and its meaning.
 
         Of a stream the answer is the tuple of its chunks; ``validate`` sees what they make. It
-        alone may have to be awaited: outside of a task this coroutine never waits.
+        alone may have to be awaited, by ``verdict_of``: outside of a task this coroutine never
+        waits.
         """
         error: Exception | None = None
         if failure is not None:
@@ -164,7 +168,7 @@ class ResolvedPolicy:
                 whole = put_together(answer) if is_stream else answer
                 verdict = self.validate(whole)
                 if inspect.isawaitable(verdict):
-                    verdict = await (verdict if in_task else _refuse_to_wait(verdict))
+                    verdict = await verdict_of(verdict)
             except Exception as raised:  # noqa: BLE001 # what a validator raises says no, or is its bug
                 error = raised
             else:
@@ -188,7 +192,7 @@ def _refusal(error: Exception) -> Failure:
     return Failure.of(kind, reason=reason, error=type(error).__name__)
 
 
-async def _refuse_to_wait(verdict: object) -> NoReturn:
+async def refuse_to_wait(verdict: object) -> NoReturn:
     getattr(verdict, "close", bool)()  # a coroutine that nobody will await
     raise WrongVerbError.about("validate", "it is async", "use acall or astream")
 
@@ -225,7 +229,7 @@ def _refined(
 
 def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
     """Return the chain as a tuple."""
-    if isinstance(targets, str | Target) or not isinstance(targets, Iterable):
+    if isinstance(targets, str | Target) or not isinstance(targets, Iterable):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
         problem = f"got a single {type(targets).__name__}"
         raise FallbackConfigError.about("targets", problem, "pass a list of Target objects")
     chain = tuple(targets)

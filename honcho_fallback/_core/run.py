@@ -57,6 +57,7 @@ from honcho_fallback._core.observers import (
     log_switch,
 )
 from honcho_fallback._core.recovery import REFRESHES, PendingAction
+from honcho_fallback._core.resolved import refuse_to_wait
 from honcho_fallback._core.runtime import Runtime
 from honcho_fallback._core.state import FORCED, PROBE, CallState, PastAttempt
 from honcho_fallback._core.target import NO_FINISH_REASON
@@ -76,7 +77,7 @@ from honcho_fallback.redaction import label
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from honcho_fallback._core.resolved import ResolvedPolicy
+    from honcho_fallback._core.resolved import ResolvedPolicy, VerdictOf
     from honcho_fallback._core.target import Attempt, Partial, Target
     from honcho_fallback._core.turn import Turn
     from honcho_fallback._values.record import CallRecord, Outcome
@@ -377,13 +378,13 @@ class FallbackRun:
         *,
         stream: bool,
         now: Time = None,
-        in_task: bool = False,
+        verdict_of: VerdictOf = refuse_to_wait,
     ) -> Attempt | None:
         """Take an answer that nothing is wrong with, or fail with the error that stands for it."""
         policy, target = self._call.policy, self._call.attempt.target
         try:
             refused = await policy.examine(
-                answer, target, fault, is_stream=stream, in_task=in_task
+                answer, target, fault, is_stream=stream, verdict_of=verdict_of
             )
         except BaseException:  # an interrupt, or a cancellation while validate was awaited
             self.cancel(now=now)

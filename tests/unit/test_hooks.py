@@ -21,7 +21,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from tests.helpers.own_rules import of_program
-from tests.helpers.scripted import DRIVERS, asked_by, pair, repeating
+from tests.helpers.scripted import DRIVERS, ask, asked_by, pair, repeating
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
@@ -59,6 +59,55 @@ async def test_an_async_validator_is_awaited(validate: Any, error: str, kind: Fa
     assert await policy.acall(script.aask, run=run) == "good"
     first = run.record.attempts[0]
     assert (first.kind, first.error) == (kind, error)
+
+
+async def never(_: object) -> bool:
+    await asyncio.Event().wait()
+    return True
+
+
+async def cancelled_elsewhere(_: object) -> bool:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.parametrize("verb", ["acall", "astream"])
+@pytest.mark.parametrize(
+    ("validate", "error"),
+    [(never, "TimeoutError"), (cancelled_elsewhere, "ConnectionAbortedError")],
+)
+def test_a_validator_that_never_says_anything_costs_no_call(
+    verb: str, validate: Any, error: str
+) -> None:
+    """It has the attempt's time, and what somebody else cancelled in it cancels nobody."""
+
+    async def judge(answer: object) -> bool:
+        return answer == "good" or await validate(answer)
+
+    script = repeating(primary=["bad"], fallback=["good"])
+    policy = pair(validate=judge, timeout=0.05)
+    run = policy.start()
+    options: dict[str, Any] = {"partial": "replace"} if verb == "astream" else {}
+    assert "good" in ask(policy, script, verb, run=run, **options)
+    first = run.record.attempts[0]
+    assert (first.kind, first.error) == (FailureKind.MALFORMED_RESPONSE, error)
+
+
+async def test_a_call_that_is_cancelled_while_it_is_validated_is_cancelled() -> None:
+    """Its caller gave up: nobody else is asked."""
+    begun = asyncio.Event()
+
+    async def judge(answer: object) -> bool:
+        begun.set()
+        return await never(answer)
+
+    policy, script = pair(validate=judge), repeating(primary=["hello"])
+    run = policy.start()
+    task = asyncio.create_task(policy.acall(script.aask, run=run))
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert (run.outcome, script.asked) == ("cancelled", ["primary"])
 
 
 def a_limit(_: BaseException) -> Failure:
