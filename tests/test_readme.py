@@ -198,7 +198,7 @@ ASKED = {
     "docs/litellm.md": 1,
     "docs/adapters.md": 1,
     "docs/raw-sdk.md": 5,  # two calls, a tool loop, a translated history, a loop of one's own
-    "docs/streaming.md": 2,
+    "docs/streaming.md": 3,
 }
 
 

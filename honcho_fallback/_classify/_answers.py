@@ -11,7 +11,14 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify import classify
-from honcho_fallback._classify._content import THOUGHTS, carries, content_of, is_thought, joined
+from honcho_fallback._classify._content import (
+    THOUGHTS,
+    carries,
+    content_of,
+    is_thought,
+    joined,
+    repeats,
+)
 from honcho_fallback._classify._read import find, first
 from honcho_fallback._classify._shapes import KIND, TABLES, TEXT, is_known, opened, shape_of, word
 from honcho_fallback._classify._tables import by_key
@@ -19,7 +26,7 @@ from honcho_fallback._classify._usage import SCALARS, cost_of, ends, usage_of
 from honcho_fallback._values.failure import Failure, FailureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Mapping, Sequence
 
     from honcho_fallback._classify._rules import Rule
 
@@ -166,10 +173,11 @@ def text_of(chunk: Any) -> str | None:
     return None
 
 
-def plain_text(texts: Iterable[str | None]) -> str:
-    """Join texts of chunks; nothing where one is none, or where they are a document."""
-    pieces = [*texts]
-    text = "" if None in pieces else "".join(filter(None, pieces))
+def plain_text(chunks: Sequence[Any]) -> str:
+    """Return the text of chunks; nothing where one brings else, or where it is a document."""
+    pairs = zip((None, *chunks), chunks, strict=False)
+    texts = [text_of(chunk) for before, chunk in pairs if not repeats(chunk, before)]
+    text = "" if None in texts else "".join(filter(None, texts))
     return "" if text.lstrip().startswith(("{", "[")) else text
 
 

@@ -22,7 +22,7 @@ _ASSISTANT = "assistant"
 
 def joined(chunks: Iterable[Any]) -> Any:
     """Return what all chunks of a stream say together, or None where one is not known."""
-    pieces = _Pieces()
+    pieces, before = _Pieces(), None
     for chunk in chunks:
         if isinstance(chunk, str):
             pieces.texts.append(chunk)
@@ -30,8 +30,21 @@ def joined(chunks: Iterable[Any]) -> Any:
         shape, part = opened(chunk)
         if shape is None:
             return None
-        pieces.add(part, shape)
+        if not (shape.repeats and repeats(chunk, before)):
+            pieces.add(part, shape)
+        before = chunk
     return pieces.message()
+
+
+def repeats(chunk: Any, before: Any) -> bool:
+    """Tell whether an SDK's helper says once more what the chunk before it said."""
+    with suppress(Exception):  # what cannot be read repeats nothing
+        shape = opened(chunk)[0]
+        if shape is not None and shape.repeats:
+            raw = opened(before)[0]
+            said = raw is not None and not raw.repeats
+            return said and joined([chunk]) == joined([before])
+    return False
 
 
 def put_together(chunks: Sequence[Any]) -> Any:
@@ -149,11 +162,12 @@ def _written(block: Any) -> Iterable[tuple[str, Any]]:
 def without_start(chunks: Sequence[Any], count: int) -> list[Any]:
     """Return chunks without so many characters of the text that they begin with."""
     kept: list[Any] = []
-    for chunk in chunks:
-        text = joined([chunk]) if count else ""
-        dropped = min(count, len(text))
+    dropped = 0
+    for before, chunk in zip((None, *chunks), chunks, strict=False):
+        if not repeats(chunk, before):
+            dropped = min(count, len(joined([chunk]) if count else ""))
+            count -= dropped
         kept.append(_shortened(chunk, dropped) if dropped else chunk)
-        count -= dropped
     return kept
 
 

@@ -30,6 +30,7 @@ class Shape(NamedTuple):
     required: tuple[str, ...] = ()
     ending: tuple[str, ...] = ()
     ends: bool = False
+    repeats: bool = False
 
     def at_of(self, item: Any) -> Any:
         """Return the part of an answer that holds what this shape names."""

@@ -83,8 +83,8 @@ class FallbackConfig(BaseModel):
             LangChain's, are added up. LangChain's adapter passes the message, and where a parser
             has made something of it, that. False or raising means malformed_response; an
             AttributeError, NameError or TypeError is a mistake of its own, and comes out, unless
-            it is about None. ``acall`` and ``astream`` await an async one, as long as the attempt's
-            ``timeout`` allows; where that runs out, it has said no.
+            it is about None. ``acall`` and ``astream`` await an async one, as long as the
+            attempt's ``timeout`` allows; where that runs out, it has said no.
         on_exhausted: ``"group"`` raises FallbackExhausted with every error, ``"last"`` the last
             provider error.
         only_models: Whether ``ask`` asks nobody but a model. Then any HTTP client's failure is the

@@ -18,9 +18,8 @@ from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
 from pydantic import BaseModel
 
-from honcho_fallback._classify._answers import has_content as content_of_chunk
 from honcho_fallback._classify._answers import plain_text, read_answer, refuses, text_of, thinks
-from honcho_fallback._classify._content import characters, without_start
+from honcho_fallback._classify._content import characters, repeats, without_start
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.target import Attempt
 from honcho_fallback._values.errors import FallbackConfigError, WrongVerbError
@@ -303,7 +302,6 @@ class _Reading(Generic[T]):
         self.opened = 0.0
         self._chunks: list[T] = []
         self._handed_out = 0  # of these
-        self._following: str | None = ""  # what the others say, where they say a text alone
         self._committed = False
         self._waited, self._characters = 0.0, 0
 
@@ -335,9 +333,6 @@ class _Reading(Generic[T]):
         if self._committed:
             self._handed_out += 1
             return (chunk,)
-        if self._handed_out and self._following is not None:
-            text = text_of(chunk)
-            self._following = None if text is None else self._following + text
         if not self._has_content(chunk) or (self._holds_refusals and refuses(chunk)):
             return ()
         if self._handed_out and not self._find_seam(is_whole=False):
@@ -356,10 +351,10 @@ class _Reading(Generic[T]):
         """Drop what this attempt repeats of the text before it; False where more has to come."""
         if self._committed:
             return False
-        text = plain_text([self._following])
+        following = self._chunks[self._handed_out :]
+        text = plain_text(following)
         count = repeated(self.run._call.text, text, is_whole=is_whole or not text)
         if count:
-            following = self._chunks[self._handed_out :]
             self._chunks[self._handed_out :] = without_start(following, count)
         return count is not None
 
@@ -374,7 +369,6 @@ class _Reading(Generic[T]):
         """Forget the chunks of an attempt that failed, but those that are gone on with."""
         self._handed_out = self._handed_out if self.run._call.text else 0
         del self._chunks[self._handed_out :]
-        self._following = ""
         self._committed = False
         self._waited, self._characters = 0.0, 0
 
@@ -385,9 +379,11 @@ class _Reading(Generic[T]):
         between two chunks does not count.
         """
         self._waited += self.clock() - since
+        if repeats(chunk, self._chunks[-1]):
+            return
         count = characters((chunk,))
         self._characters += count
-        if not count and (content_of_chunk(chunk) or thinks(chunk)):
+        if not count and text_of(chunk) is None:
             # Thinking, an image, a chunk of one's own: nobody knows how fast that is.
             self._waited, self._characters = 0.0, 0
         elif self._waited >= _RATE_WINDOW:
@@ -458,15 +454,14 @@ def _is_unread(answer: object) -> bool:
     cls = type(answer)
     if hasattr(cls, "__next__"):
         return hasattr(answer, "close") and not hasattr(answer, "read")
-    if cls is CoroutineType or (hasattr(cls, "__anext__") and not hasattr(answer, "read")):
-        return True
-    return _is_manager(cls)
+    is_async = hasattr(cls, "__anext__") and not hasattr(answer, "read")
+    return is_async or cls is CoroutineType or _is_manager(cls)
 
 
 def _is_manager(cls: type) -> bool:
-    """Tell whether a class is one of the SDKs' managers, which ask nobody before ``with``."""
-    is_named = cls.__name__.endswith("Manager")
-    return is_named and (hasattr(cls, "__enter__") or hasattr(cls, "__aenter__"))
+    """Tell whether a class is one of those that ask nobody before they are entered."""
+    opens = cls.__name__.endswith("Manager")
+    return opens and (hasattr(cls, "__enter__") or hasattr(cls, "__aenter__"))
 
 
 def _is_async(source: object) -> bool:
@@ -486,6 +481,9 @@ def _refuse(verb: str, returned: object, fits: str | None = None) -> NoReturn:
     """Say which verb takes what ``ask`` returned to this one."""
     cls, what = type(returned), f"a {type(returned).__name__}"
     if _is_manager(cls):
+        for held in getattr(returned, "__dict__", {}).values():
+            if isinstance(held, CoroutineType):
+                held.close()
         is_sync = hasattr(cls, "__enter__")
         enter, fits = ("with", "stream") if is_sync else ("async with", "astream")
         problem = f"it returned a manager that nobody entered ({cls.__name__}) to policy.{verb}"

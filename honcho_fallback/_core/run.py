@@ -41,7 +41,7 @@ from functools import partial
 from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
-from honcho_fallback._classify._answers import plain_text, text_of
+from honcho_fallback._classify._answers import plain_text
 from honcho_fallback._classify._content import characters
 from honcho_fallback._classify._usage import usage_of
 from honcho_fallback._core import rules
@@ -415,7 +415,7 @@ class FallbackRun:
             call.content_at, call.mode, partial_chunks = None, "final", ()
         elif call.content_at is not None:
             call.partial = partial_chunks = partial_chunks or tuple(call.partial)
-            call.text = plain_text(map(text_of, partial_chunks)) if call.mode == "continue" else ""
+            call.text = plain_text(partial_chunks) if call.mode == "continue" else ""
         else:  # nobody has seen them
             partial_chunks = ()
         try:

@@ -17,7 +17,6 @@ from honcho_fallback import (
     read_answer,
 )
 from honcho_fallback._classify._answers import plain_text
-from honcho_fallback._classify._answers import text_of as text_in
 from honcho_fallback._classify._content import without_start
 from honcho_fallback._core.drivers import repeated
 from honcho_fallback.testing import Clock, StatusError
@@ -344,12 +343,11 @@ def plain_after(before: str, after: str, size: int) -> str:
     chunks: list[Any] = []
     for chunk in said(after, size=size)[:-1]:
         chunks.append(chunk)
-        count = repeated(before, plain_text(map(text_in, chunks)), is_whole=False)
+        count = repeated(before, plain_text(chunks), is_whole=False)
         if count is not None:
             rest = said(after, size=size)[len(chunks) :]
-            return plain_text(map(text_in, [*without_start(chunks, count), *rest]))
-    left = without_start(chunks, repeated(before, after, is_whole=True) or 0)
-    return plain_text(map(text_in, left))
+            return plain_text([*without_start(chunks, count), *rest])
+    return plain_text(without_start(chunks, repeated(before, after, is_whole=True) or 0))
 
 
 def gemini(*texts: str) -> dict[str, Any]:
