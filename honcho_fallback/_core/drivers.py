@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import AsyncIterable, Awaitable, Callable
+from functools import lru_cache
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
@@ -54,7 +55,7 @@ def call(run: FallbackRun, ask: Ask[T]) -> T:
                 if run.pending is not None:
                     attempt = perform(run)
                 answer = ask(attempt)
-                if _is_unread(answer):
+                if _is_unread(type(answer)):
                     _refuse("call", answer)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 attempt = run.fail(error)
@@ -85,7 +86,7 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
                     if not isinstance(awaitable, Awaitable):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
                         _refuse("acall", awaitable)
                     answer = await awaitable
-                    if _is_unread(answer):
+                    if _is_unread(type(answer)):
                         await _aclose(answer)
                         _refuse("acall", answer)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
@@ -445,16 +446,16 @@ async def _aaccept(
     return await run._examine(answer, fault, stream=stream, verdict_of=scope.verdict)
 
 
-def _is_unread(answer: object) -> bool:
+@lru_cache(maxsize=512)
+def _is_unread(cls: type) -> bool:
     """Tell whether an answer is none yet: its failure would come after the call was a success.
 
     A coroutine, a generator, an SDK's stream, which is an iterator to close, or the manager of
     one; a file is an iterator to close, too, and a legal answer.
     """
-    cls = type(answer)
     if hasattr(cls, "__next__"):
-        return hasattr(answer, "close") and not hasattr(answer, "read")
-    is_async = hasattr(cls, "__anext__") and not hasattr(answer, "read")
+        return hasattr(cls, "close") and not hasattr(cls, "read")
+    is_async = hasattr(cls, "__anext__") and not hasattr(cls, "read")
     return is_async or cls is CoroutineType or _is_manager(cls)
 
 
