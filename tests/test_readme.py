@@ -233,6 +233,22 @@ def test_every_example_runs(
         assert providers.order.count("primary") == ASKED[page]
 
 
+def test_a_history_is_one_whoever_answered(
+    providers: ProviderServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The page shows a dead primary; one that answers puts the same into the history."""
+    names = given("docs/raw-sdk.md")
+    page = [code for code, _ in examples(PAGES["docs/raw-sdk.md"])]
+    (place,) = [n for n, code in enumerate(page) if "import portable" in code]
+    for code in page[:place]:
+        exec(code, names)  # noqa: S102 # our own pages
+    providers["primary"].standing = Reply(text="good morning")
+    capsys.readouterr()
+    exec(page[place], names)  # noqa: S102 # as above
+    assert capsys.readouterr().out == "good morning\n"
+    assert providers.order[-1] == "primary"
+
+
 @pytest.mark.parametrize(
     "code",
     [

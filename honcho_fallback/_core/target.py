@@ -230,6 +230,11 @@ class Attempt(NamedTuple):
     idle_timeout: float | None = None
     partial: str = ""
 
+    def __repr__(self) -> str:
+        # Whoever logs an attempt would log what the model wrote.
+        shown = {**self._asdict(), "partial": f"<{len(self.partial)} characters>"}
+        return f"Attempt({', '.join(f'{name}={value!r}' for name, value in shown.items())})"
+
     @property
     def is_fallback(self) -> bool:
         """Tell whether this is not the primary."""

@@ -118,6 +118,22 @@ def test_a_text_that_breaks_off_goes_on(driver: str, count: int) -> None:
     assert record.time_to_first_token is not None
 
 
+def test_an_attempt_shows_no_text() -> None:
+    """What a model wrote stays out of logs of attempts; how much there is of it does not."""
+    shown: list[str] = []
+
+    def goes_on_and_shows(attempt: Attempt) -> Iterator[Any]:
+        shown.append(f"{attempt!r} {attempt}")
+        yield from said(TEXT[:30], end=False) if attempt.number == 1 else goes_on(attempt.partial)
+        if attempt.number == 1:
+            raise CUT
+
+    list(policy_of().stream(goes_on_and_shows, partial="continue"))
+    assert len(shown) == 2
+    assert "harbor" not in shown[1]
+    assert "partial='<30 characters>'" in shown[1]
+
+
 def one_more_time(length: int) -> Callable[[str], list[Any]]:
     """Be a model that says the last characters of its beginning once more."""
     return lambda partial: said(partial[-length:] + TEXT[len(partial) :], size=6)
