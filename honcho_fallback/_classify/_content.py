@@ -39,11 +39,8 @@ def joined(chunks: Iterable[Any]) -> Any:
 def repeats(chunk: Any, before: Any) -> bool:
     """Tell whether an SDK's helper says once more what the chunk before it said."""
     with suppress(Exception):  # what cannot be read repeats nothing
-        shape = opened(chunk)[0]
-        if shape is not None and shape.repeats:
-            raw = opened(before)[0]
-            said = raw is not None and not raw.repeats
-            return said and joined([chunk]) == joined([before])
+        is_helpers, was = (getattr(opened(one)[0], "repeats", False) for one in (chunk, before))
+        return is_helpers and not was and joined([chunk]) == joined([before])
     return False
 
 

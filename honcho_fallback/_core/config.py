@@ -190,6 +190,8 @@ class FallbackConfig(BaseModel):
     def __init__(self, **options: Unpack[ConfigOptions]) -> None:
         if "rules" in options:
             options["rules"] = load_rules(options["rules"])
+        if isinstance(options.get("cooldown"), type):  # it has a store's methods, too
+            raise FallbackConfigError.about("cooldown", "got a class", "pass an object of it")
         try:
             super().__init__(**options)
         except ValidationError as error:
@@ -206,13 +208,6 @@ class FallbackConfig(BaseModel):
                 raise PydanticCustomError("range", "out of range")
             return tenacity.wait_fixed(wait)
         return wait
-
-    @field_validator("cooldown", mode="before")
-    @classmethod
-    def _class_is_no_store(cls, cooldown: Any) -> Any:
-        if isinstance(cooldown, type):  # it has the methods, too
-            raise PydanticCustomError("class", "it is a class")
-        return cooldown
 
     @field_validator("reset", mode="before")
     @classmethod

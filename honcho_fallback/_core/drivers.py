@@ -55,7 +55,7 @@ def call(run: FallbackRun, ask: Ask[T]) -> T:
                 if run.pending is not None:
                     attempt = perform(run)
                 answer = ask(attempt)
-                if _is_unread(type(answer)):
+                if _is_unread(type(answer)):  # type: ignore[arg-type] # a class is hashable
                     _refuse("call", answer)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle
                 attempt = run.fail(error)
@@ -86,7 +86,7 @@ async def acall(run: FallbackRun, ask: Ask[Awaitable[T]]) -> T:
                     if not isinstance(awaitable, Awaitable):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
                         _refuse("acall", awaitable)
                     answer = await awaitable
-                    if _is_unread(type(answer)):
+                    if _is_unread(type(answer)):  # type: ignore[arg-type] # a class is hashable
                         await _aclose(answer)
                         _refuse("acall", answer)
             except BaseException as error:  # noqa: BLE001 # the run raises what it does not handle

@@ -239,8 +239,7 @@ class FallbackPolicy:
                 async.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        start, mode = self._starter(options), _checked_mode(partial, has_content)
-        return drivers.stream(start, ask, has_content, mode)
+        return drivers.stream(self._starter(options), ask, *_checked(has_content, partial))
 
     def astream(
         self,
@@ -262,8 +261,7 @@ class FallbackPolicy:
             FallbackConfigError: ``ask`` is not async, or as for ``stream``.
             Exception: As for ``stream``.
         """
-        start, mode = self._starter(options), _checked_mode(partial, has_content)
-        return drivers.astream(start, ask, has_content, mode)
+        return drivers.astream(self._starter(options), ask, *_checked(has_content, partial))
 
     def wrap(self, function: Callable[Concatenate[Attempt, P], T], /) -> Callable[P, T]:
         """Make a function that asks one target one that asks the chain: ``@policy.wrap``.
@@ -458,13 +456,13 @@ def _require_known(options: Mapping[str, Any], names: Iterable[str]) -> None:
         raise FallbackConfigError.unknown(unknown, names)
 
 
-def _checked_mode(partial: Any, has_content: object) -> Partial:
+def _checked(has_content: HasContent[T], partial: Any) -> tuple[HasContent[T], Partial]:
     require_type("has_content", has_content, Callable, "pass a function of a chunk")
     if partial not in (modes := get_args(Partial)):
         shown = repr(partial) if isinstance(partial, str) else f"a {type(partial).__name__}"
         fix = f"pass one of {', '.join(map(repr, modes))}"
         raise FallbackConfigError.about("partial", f"got {shown}", fix)
-    return cast("Partial", partial)
+    return has_content, cast("Partial", partial)
 
 
 def _plain_metadata(metadata: Any) -> dict[str, Any] | None:

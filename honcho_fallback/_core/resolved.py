@@ -197,10 +197,8 @@ async def refuse_to_wait(verdict: object) -> NoReturn:
     raise WrongVerbError.about("validate", "it is async", "use acall or astream")
 
 
-@cache
-def _failures() -> TypeAdapter[Failure]:
-    """Return what reads a failure that is written by hand: its kind may be a word."""
-    return TypeAdapter(Failure)
+# What reads a failure that is written by hand: its kind may be a word.
+_failures = cache(lambda: TypeAdapter(Failure))
 
 
 def _refined(
