@@ -184,7 +184,7 @@ async def astream(
             if chunk is _END:
                 await _aclose(source)
                 source = chunks = None
-                scope.limit(attempt, attempt.timeout)
+                scope.limit(attempt.timeout)
                 ready += reading.end(await _aaccept(run, reading.chunks, scope, stream=True))
             for chunk in ready:
                 yield chunk
@@ -276,7 +276,7 @@ class TaskScope:
             raise ConnectionAbortedError(what) from error
         except TimeoutError as error:
             if limit.expired():
-                error.args = (f"validate said nothing of {self._name} within the attempt's time",)
+                error.args = ("validate said nothing within the attempt's time",)
             raise
 
 
