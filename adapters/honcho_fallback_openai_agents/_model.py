@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 from contextlib import aclosing
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, Unpack
 from weakref import WeakKeyDictionary
 
 from agents import Model, ModelProvider, ModelRetryAdvice, MultiProvider
 from agents.models._run_context import get_model_run_owner
 from agents.tracing import get_current_trace
-from openai.types.responses import ResponseCompletedEvent
 
 from honcho_fallback import ConfigOptions, FallbackConfigError, FallbackPolicy
 from honcho_fallback_openai_agents import _sdk_models
 from honcho_fallback_openai_agents._sdk_models import Request, is_at_home
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Iterable
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
     from agents import ModelResponse, ModelRetryAdviceRequest
     from agents.items import TResponseStreamEvent
@@ -70,7 +69,8 @@ class FallbackModel(Model):
         options = {"only_models": True, **options}
         self.policy = FallbackPolicy(targets, config, agent=label, observers=observers, **options)
         self._partial: Literal["final", "replace"] = partial
-        self._runs: WeakKeyDictionary[Any, _Run] = WeakKeyDictionary()
+        # Of the Runner's runs that go on.
+        self._turns: WeakKeyDictionary[Any, Turn] = WeakKeyDictionary()
 
     async def get_response(self, *args: Any, **kwargs: Any) -> ModelResponse:
         """Ask the chain for a response, with what every model of the SDK takes.
@@ -80,16 +80,15 @@ class FallbackModel(Model):
             DeadlineExceeded: Time ran out.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        request, run_so_far = Request(*args, **kwargs), self._run_so_far()
-        call = self._start(request, run_so_far)
+        request = Request(*args, **kwargs)
 
-        def ask(attempt: Attempt) -> Awaitable[ModelResponse]:
+        async def ask(attempt: Attempt) -> ModelResponse:
             model: Model = attempt.target.client
-            return model.get_response(**self._fitted(request, run_so_far, attempt))
+            response = await model.get_response(**self._fitted(request, attempt))
+            _sdk_models.note_maker(attempt.target, response)
+            return response
 
-        response = await self.policy.acall(ask, run=call)
-        run_so_far.note(call.record.attempts[-1].position, response.response_id)
-        return response
+        return await self.policy.acall(ask, run=self._start(request))
 
     async def stream_response(
         self, *args: Any, **kwargs: Any
@@ -100,20 +99,16 @@ class FallbackModel(Model):
             StreamInterrupted: The stream broke after its first content, which was final.
             Exception: What ``get_response`` raises.
         """
-        request, run_so_far = Request(*args, **kwargs), self._run_so_far()
-        call, asked = self._start(request, run_so_far), 0
+        request = Request(*args, **kwargs)
 
         def ask(attempt: Attempt) -> AsyncIterator[TResponseStreamEvent]:
-            nonlocal asked
-            asked, model = attempt.position, attempt.target.client
-            events = model.stream_response(**self._fitted(request, run_so_far, attempt))
-            return _sdk_models.in_order(events, is_replaceable=self._partial == "replace")
+            events = attempt.target.client.stream_response(**self._fitted(request, attempt))
+            is_replaceable = self._partial == "replace"
+            return _sdk_models.in_order(events, attempt.target, is_replaceable=is_replaceable)
 
-        # What comes without content is handed out after the call has ended.
+        call = self._start(request)
         async with aclosing(self.policy.astream(ask, run=call, partial=self._partial)) as events:
             async for event in events:
-                if isinstance(event, ResponseCompletedEvent):
-                    run_so_far.note(asked, event.response.id)
                 yield event
 
     def get_retry_advice(self, request: ModelRetryAdviceRequest) -> ModelRetryAdvice | None:
@@ -133,46 +128,42 @@ class FallbackModel(Model):
 
     async def _cleanup_on_run_end(self, owner: object) -> None:
         # The Runner tells each model that a run is over.
-        run_so_far = self._runs.pop(owner, _Run(None))
-        if run_so_far.turn is not None:
-            run_so_far.turn.end()
+        if (turn := self._turns.pop(owner, None)) is not None:
+            turn.end()
         for target in self.policy.targets:
             await target.client._cleanup_on_run_end(owner)  # noqa: SLF001 # handed on as it came
 
-    def _run_so_far(self) -> _Run:
-        """Return what is known of the Runner's run; outside of one, nothing."""
+    def _turn(self) -> Turn | None:
+        """Return the turn that is the Runner's run; outside of one, there is none."""
         owner = get_model_run_owner()
         if owner is None:
-            return _Run(None)
-        if owner not in self._runs:
-            self._runs[owner] = _Run(self.policy.turn())
-        return self._runs[owner]
+            return None
+        if owner not in self._turns:
+            self._turns[owner] = self.policy.turn()
+        return self._turns[owner]
 
-    def _start(self, request: Request, run_so_far: _Run) -> FallbackRun:
+    def _start(self, request: Request) -> FallbackRun:
         """Begin the call, without those who lack what the request names."""
-        keeper = run_so_far.responses.get(request.previous_response_id or "", 0)
         targets = self.policy.targets
-        reasons = [_sdk_models.why_bound(one, targets[keeper], request) for one in targets]
+        keeper = _sdk_models.keeper_of(request.previous_response_id, targets)
+        reasons = [_sdk_models.why_bound(one, keeper, request) for one in targets]
         required, settings = self.policy.config.require, request.model_settings
         for position, target in enumerate(targets if required else ()):
             if reasons[position] is None and is_at_home(target, targets[0]):
                 reasons[position] = _sdk_models.why_unlabelled(target, required, settings)
         unfit = {position: reason for position, reason in enumerate(reasons) if reason}
         session = request.conversation_id or getattr(get_current_trace(), "group_id", None)
-        call = self.policy.start(turn=run_so_far.turn, session=session, unfit=unfit or None)
+        call = self.policy.start(turn=self._turn(), session=session, unfit=unfit or None)
         if self.policy.wants_content:
             shown = request.model_settings.to_traceable_dict().items()
             parameters = {name: value for name, value in shown if value is not None}
             call.report(input=request.shown(), parameters=parameters or None)
         return call
 
-    def _fitted(self, request: Request, run_so_far: _Run, attempt: Attempt) -> dict[str, Any]:
+    def _fitted(self, request: Request, attempt: Attempt) -> dict[str, Any]:
         """Return a request as the target of an attempt takes it."""
         target, targets = attempt.target, self.policy.targets
-        # What came before this run is taken for the primary's.
-        makers = {0, *run_so_far.answered}
-        wrote_all = all(is_at_home(target, targets[position]) for position in makers)
-        items = _sdk_models.input_for(request.input, at_home=wrote_all)
+        items = _sdk_models.input_for(request.input, target, targets[0])
         settings = _sdk_models.settings_for(
             request.model_settings, target, items, at_home=is_at_home(target, targets[0])
         )
@@ -229,19 +220,3 @@ class FallbackProvider(ModelProvider):
         for model in self._models.values():
             await model.close()
         await self._provider.aclose()
-
-
-@dataclass(slots=True)
-class _Run:
-    """Know of one run of the Runner what its next requests depend on."""
-
-    turn: Turn | None
-    # Positions: what they encrypted stands in the history.
-    answered: set[int] = field(default_factory=set[int])
-    # Who keeps which response, by its id.
-    responses: dict[str, int] = field(default_factory=dict[str, int])
-
-    def note(self, position: int, response_id: str | None) -> None:
-        self.answered.add(position)
-        if response_id:
-            self.responses[response_id] = position

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from copy import copy
 from dataclasses import replace
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from agents import FunctionTool, Model, ModelSettings, MultiProvider, OpenAIResponsesModel
+from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.tool import CustomTool
 from openai.types.responses import ResponseCompletedEvent
 
@@ -16,7 +18,6 @@ from honcho_fallback.providers import (
     bound_to,
     can_think,
     distinct_name,
-    is_same_place,
     owner_of,
     portable,
     route_in,
@@ -25,13 +26,15 @@ from honcho_fallback.providers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+    from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Sequence
 
     from agents import TResponseInputItem
     from agents.items import TResponseStreamEvent
     from agents.tool import Tool
 
     Candidate = Model | Target | str
+    # What a server keeps, or encrypts, is there for whoever shares its API, address and account.
+    Place = tuple[bool, str, str | None]
 
 # What stands in settings for one provider: its keys and its words. A target's own are its params.
 _EXTRA = ("extra_args", "extra_body", "extra_headers", "extra_query")
@@ -40,6 +43,12 @@ _OF_THE_PRIMARY: dict[str, Any] = dict.fromkeys((*_EXTRA, "metadata", "response_
 # The events that end a response, and what of it is whole before.
 _ENDS = {f"response.{end}" for end in ("completed", "failed", "incomplete", "error")} | {"error"}
 _ITEM_DONE = "response.output_item.done"
+
+# Whose a response or an item is, by the id that its server gave it. For the process, as the ids
+# are: a session outlives the runs and chains that wrote it, and the agents of one run may have a
+# chain each. It is a fact about the servers, no state of a call, and the oldest ids are forgotten.
+_PLACES: OrderedDict[str, Place] = OrderedDict()
+_MOST_IDS = 20_000
 
 
 class Request(NamedTuple):
@@ -86,8 +95,24 @@ def targets_of(candidates: Iterable[Candidate]) -> list[Target]:
 
 def is_at_home(target: Target, maker: Target) -> bool:
     """Tell whether what one target's server keeps, or encrypts, is there for the other."""
-    same_api = _speaks_responses(target) == _speaks_responses(maker)
-    return same_api and is_same_place(target, maker)
+    return _place_of(target) == _place_of(maker)
+
+
+def keeper_of(response_id: str | None, targets: Sequence[Target]) -> Target:
+    """Return who of a chain keeps a response; of one that nobody here made, the primary."""
+    place = _PLACES.get(response_id or "")
+    return next((one for one in targets if _place_of(one) == place), targets[0])
+
+
+def note_maker(maker: Target, made: Any) -> None:
+    """Remember who made a response, or what an event of a stream brings."""
+    whole = getattr(made, "response", made)
+    items = getattr(whole, "output", None) or [getattr(made, "item", whole)]
+    response_id = getattr(whole, "response_id", None) or _id_of(whole)
+    for one in {response_id, *map(_id_of, items)} - {"", FAKE_RESPONSES_ID}:
+        _PLACES[one] = _place_of(maker)
+    while len(_PLACES) > _MOST_IDS:
+        _PLACES.popitem(last=False)
 
 
 def why_bound(target: Target, keeper: Target, request: Request) -> str | None:
@@ -113,10 +138,16 @@ def why_unlabelled(
     return route and f"it lacks the label {min(required)!r} where {route} may lead elsewhere"
 
 
-def input_for(items: Any, *, at_home: bool) -> Any:
-    """Return a history as a target takes it: elsewhere without what only its maker can read."""
+def input_for(items: Any, target: Target, primary: Target) -> Any:
+    """Return a history as a target takes it: elsewhere without what only its maker can read.
+
+    What nobody here is known to have made is taken for the primary's.
+    """
     # A text has nothing that would have to be left out.
-    if at_home or isinstance(items, str):
+    if isinstance(items, str):
+        return items
+    here, unknown = _place_of(target), _place_of(primary)
+    if all(_PLACES.get(_id_of(one), unknown) == here for one in items):
         return items
     if all(isinstance(one.get("content"), str) for one in items):
         return items
@@ -141,7 +172,7 @@ def settings_for(
 
 
 async def in_order(
-    events: AsyncIterator[TResponseStreamEvent], *, is_replaceable: bool
+    events: AsyncIterator[TResponseStreamEvent], maker: Target, *, is_replaceable: bool
 ) -> AsyncGenerator[TResponseStreamEvent, None]:
     """Hand on a model's events, and what settles the answer not before its end is known.
 
@@ -155,6 +186,8 @@ async def in_order(
         try:
             async for event in events:
                 kind = getattr(event, "type", None)
+                if kind in _ENDS or kind == _ITEM_DONE:
+                    note_maker(maker, event)
                 if kind in _ENDS or (is_replaceable and kind == _ITEM_DONE):
                     late.append(event)
                     continue
@@ -176,8 +209,21 @@ async def in_order(
             await closing
 
 
+def _place_of(target: Target) -> Place:
+    where = target.endpoint or target.identity  # one whose address is not known is its own place
+    return _speaks_responses(target), where, target.keys.get("credential")
+
+
 def _speaks_responses(target: Target) -> bool:
     return isinstance(target.client, OpenAIResponsesModel)
+
+
+def _id_of(item: Any) -> str:
+    """Return the id of an item; what a chat completion brought has that of the whole answer."""
+    extra = getattr(item, "model_extra", None) or {}
+    fields = item if isinstance(item, dict) else {**getattr(item, "__dict__", {}), **extra}
+    origin = fields.get("provider_data") or {"response_id": fields.get("id")}
+    return str(origin.get("response_id") or "")
 
 
 def _asking_once(model: Model, client: Any) -> Model:

@@ -127,6 +127,68 @@ async def test_a_response_is_continued_where_it_is_kept(providers: ProviderServe
     assert "previous_response_id" in fallback.bodies[1]
 
 
+def handing_over(request: SeenRequest) -> Reply:
+    """Hand over to the expert behind some reasoning; the expert says a word."""
+    if "call_1" in json.dumps(request.body["input"]):
+        return Reply(text="Warm.")
+    thought = {"type": "reasoning", "id": "rs_handoff", "encrypted_content": "secret"}
+    call = wire.response_call("fc_handoff", "call_1", "transfer_to_expert", {})
+    answer = wire.responses_answer({**thought, "summary": []}, call)
+    return Reply(body={**answer, "id": "resp_handoff"})
+
+
+@pytest.mark.parametrize("kept", [False, True], ids=["items", "previous response"])
+@pytest.mark.parametrize("is_stream", [False, True], ids=["answer", "stream"])
+@pytest.mark.parametrize("order", ["same", "reverse"])
+async def test_a_handoff_to_another_chain_knows_who_wrote_what(
+    providers: ProviderServer, order: str, *, is_stream: bool, kept: bool
+) -> None:
+    """Agents of one run may have a chain each over the same accounts, in any order."""
+    # Rules know no call of a response that is kept.
+    rules = [None, None] if kept else [ResponsesRules(), ResponsesRules()]
+    primary, fallback = (providers.new("account", rules=one) for one in rules)
+    primary.fail(503, times=1)
+    primary.standing = fallback.standing = handing_over
+
+    def chain(*asked: Provider) -> FallbackModel:
+        return FallbackModel(*(SDK.model(one, api="responses") for one in asked))
+
+    others = (primary, fallback) if order == "same" else (fallback, primary)
+    expert = agents.Agent("expert", model=chain(*others))
+    triage = agents.Agent("triage", model=chain(primary, fallback), handoffs=[expert])
+    if is_stream:
+        streamed = agents.Runner.run_streamed(triage, "hi", auto_previous_response_id=kept)
+        async for _ in streamed.stream_events():
+            pass
+        assert streamed.final_output == "Warm."
+    else:
+        result = await agents.Runner.run(triage, "hi", auto_previous_response_id=kept)
+        assert result.final_output == "Warm."
+    assert primary.refused + fallback.refused == []
+    # What is kept is asked for where it is; what is sent goes to the expert's own primary.
+    assert len(primary.requests) == (2 if others[0] is primary and not kept else 1)
+
+
+async def test_a_session_knows_who_wrote_what(providers: ProviderServer) -> None:
+    """One answer of another account leaves the session's next run to the primary."""
+    primary, fallback = (
+        providers.new(name, rules=ResponsesRules()) for name in ("primary", "fallback")
+    )
+    primary.fail(503, times=1)
+    thought = {"type": "reasoning", "id": "rs_session", "encrypted_content": "secret"}
+    word = wire.response_text("hello", "msg_session")
+    fallback.reply(Reply(body=wire.responses_answer({**thought, "summary": []}, word)))
+    session = agents.SQLiteSession("a")
+    outputs: list[str] = []
+    for _ in range(2):  # as in a program that makes its agents for each request
+        models = SDK.model(primary, api="responses"), SDK.model(fallback, api="responses")
+        agent = agents.Agent("a", model=FallbackModel(*models))
+        result = await agents.Runner.run(agent, "hi", session=session)
+        outputs.append(result.final_output)
+    assert outputs == ["hello", f"hello from {primary.name}"]
+    assert primary.refused == []
+
+
 async def test_what_the_sdk_cannot_write_for_a_model_goes_to_the_next(
     providers: ProviderServer, records: Records
 ) -> None:
