@@ -109,15 +109,14 @@ def is_sdk(cls: type) -> bool:
 def reads_answer(exc: BaseException) -> bool:
     """Tell whether a model's SDK or a framework raised this while it read an answer.
 
-    Its innermost functions are theirs, and one of them was given an answer. What they raise before
-    they ask is the program's mistake, and so is what a function of the program raises; but whoever
-    has pydantic read JSON was given a text, and who decodes for a client was sent its bytes.
+    Its innermost functions are theirs, and one of them was given an answer, or has its response.
+    What they raise before they ask is the program's mistake, and so is what a function of the
+    program raises; but whoever has pydantic read JSON was given a text, and who decodes for a
+    client was sent its bytes.
     """
-    codes = [
-        (frame.f_globals.get("__name__"), frame.f_code) for frame, _ in walk_tb(exc.__traceback__)
-    ]
-    for module, code in reversed(codes):
-        top, _, rest = str(module).partition(".")
+    for frame, _ in reversed([*walk_tb(exc.__traceback__)]):
+        code, module = frame.f_code, str(frame.f_globals.get("__name__"))
+        top, _, rest = module.partition(".")
         if top in sys.stdlib_module_names:
             continue
         if top == "pydantic":
@@ -130,7 +129,8 @@ def reads_answer(exc: BaseException) -> bool:
         if _MODELS.isdisjoint(places):
             return False
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
-        if not WORDS["answer_arguments"].keys().isdisjoint(names):
+        has_response = "response" in code.co_varnames and frame.f_locals.get("response")
+        if has_response or not WORDS["answer_arguments"].keys().isdisjoint(names):
             return True
     return False
 

@@ -12,7 +12,7 @@ from pydantic import BaseModel
 
 from honcho_fallback import FallbackConfigError, FallbackExhausted
 from honcho_fallback_openai_agents import FallbackModel, FallbackProvider
-from tests.agents.frameworks import FRAMEWORKS
+from tests.agents.frameworks import FRAMEWORKS, client_of
 from tests.helpers import wire
 from tests.helpers.provider import Reply
 from tests.helpers.strict import ChatRules, ResponsesRules
@@ -207,6 +207,55 @@ async def test_what_the_sdk_cannot_write_for_a_model_goes_to_the_next(
     with pytest.raises(agents.UserError, match="input_file"):
         await agents.Runner.run(agents.Agent("a", model=unable), question)
     assert not middle.requests
+
+
+def call_with(**fields: Any) -> wire.Json:
+    """Make an answer with a call of which some fields are not as they should be."""
+    return wire.chat_answer(None, {**wire.chat_call("call_1", "thermometer", CITY), **fields})
+
+
+UNREADABLE: dict[str, tuple[str, wire.Json]] = {
+    "an id that is null": ("chat", call_with(id=None)),
+    "arguments that are an object": ("chat", call_with(function={"name": "f", "arguments": {}})),
+    "a call without a name": ("chat", call_with(function={"arguments": "{}"})),
+    "counts that are a text": ("chat", {**wire.chat_answer("hi"), "usage": "none"}),
+    "another document": ("responses", {"detail": "upstream unavailable"}),
+}
+
+
+@pytest.mark.parametrize("case", UNREADABLE)
+async def test_what_the_sdk_cannot_read_is_no_answer(
+    providers: ProviderServer, records: Records, case: str
+) -> None:
+    """Whatever its own code raises after a 200, the next model answers."""
+    api, body = UNREADABLE[case]
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.standing = Reply(body=body)
+    models = SDK.model(primary, api=api), SDK.model(fallback)
+    assert await SDK.run(FallbackModel(*models, observers=[records])) == (
+        f"hello from {fallback.name}"
+    )
+    assert records.calls[0].attempts[0].kind == "malformed_response"
+
+
+class Reading(agents.OpenAIChatCompletionsModel):
+    """Look for something in an answer."""
+
+    async def get_response(self, *args: Any, **kwargs: Any) -> Any:
+        """Make a mistake."""
+        response = await super().get_response(*args, **kwargs)
+        return {"usage": response.usage}["price"]
+
+
+async def test_the_programs_own_mistake_with_an_answer_is_its_own(
+    providers: ProviderServer,
+) -> None:
+    """Its model read what the SDK could read."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    own = Reading("gpt-4o", client_of(primary, {}))
+    with pytest.raises(KeyError):
+        await SDK.run(FallbackModel(own, SDK.model(fallback)))
+    assert not fallback.requests
 
 
 async def test_the_runner_does_not_ask_the_chain_again(providers: ProviderServer) -> None:
