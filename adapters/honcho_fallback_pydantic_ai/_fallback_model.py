@@ -11,6 +11,7 @@ from __future__ import annotations
 from contextlib import aclosing, asynccontextmanager, contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
 from pydantic_ai.exceptions import FallbackExceptionGroup, UserError
@@ -26,8 +27,16 @@ from pydantic_ai.models import Model, infer_model
 from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
 from pydantic_ai.usage import RequestUsage
 
-from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback import (
+    AnswerRejected,
+    Failure,
+    FailureKind,
+    FallbackConfigError,
+    FallbackPolicy,
+    Target,
+)
 from honcho_fallback.providers import (
+    Provider,
     can_think,
     distinct_name,
     is_same_place,
@@ -63,6 +72,10 @@ if TYPE_CHECKING:
     Candidate = Model | Target | str
 
 _ANTHROPIC = "anthropic"
+
+# In the details of a response: the account that made it, where two may share one address. It is
+# a digest, and stays with a history that is stored.
+_MAKER = "honcho_fallback_account"
 
 # What is told of usage, under the names that Pydantic AI and a record have in common.
 _COUNTS = ("input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens")
@@ -140,10 +153,11 @@ class FallbackModel(OwnFallbackModel):
         """
         run = self._start(messages, model_settings, model_request_parameters)
 
-        def ask(attempt: Attempt) -> Awaitable[ModelResponse]:
+        async def ask(attempt: Attempt) -> ModelResponse:
             candidate: _Candidate = attempt.target.client
             sent, settings = self._as_it_thinks(attempt, messages, model_settings)
-            return candidate.request(sent, settings, model_request_parameters)
+            response = await candidate.request(sent, settings, model_request_parameters)
+            return replace(response, provider_details=_signed(response, attempt.target))
 
         response = await self.policy.acall(ask, run=run)
         failed = [*_failed_attempts(run.record), *(response.failed_attempts or ())]
@@ -175,8 +189,16 @@ class FallbackModel(OwnFallbackModel):
                 failed = [*_failed_attempts(run.record), *(stream.failed_attempts or ())]
                 stream.failed_attempts = failed or None
                 opened.append(stream)
-                async for event in stream:
-                    yield event
+                try:
+                    async for event in stream:
+                        yield event
+                except Exception as error:
+                    if stream.cancelled:  # that is why it broke
+                        raise _StreamCancelled from error
+                    raise
+                if stream.cancelled:
+                    raise _StreamCancelled
+                stream.provider_details = _signed(stream, attempt.target)
                 yield _closing_chunk(stream.get())
 
         events = self.policy.astream(ask, run=run, partial=self._partial)
@@ -236,12 +258,15 @@ class FallbackModel(OwnFallbackModel):
     def _as_it_thinks(
         self, attempt: Attempt, messages: list[ModelMessage], settings: ModelSettings | None
     ) -> tuple[list[ModelMessage], ModelSettings]:
-        """Return what Anthropic's model takes in a tool loop, as any other takes it.
+        """Return a history as a model takes it, without the thoughts that it would refuse.
 
-        Where it is asked to think, it refuses a turn whose tools another model has called: then
-        it is not asked to. Where it is not, it refuses the thoughts of that turn.
+        OpenAI's systems refuse what they have encrypted, or keep, for another account. Anthropic's
+        model refuses to think in a turn whose tools another model has called: then it is not asked
+        to. Where it does not think, it refuses the thoughts of that turn.
         """
         model, sent = self.models[attempt.position], self._settings_for(attempt, settings)
+        if Provider.named(model.system).per_account:
+            return [_for_account(one, model, attempt.target) for one in messages], sent
         if model.system != _ANTHROPIC or "adaptive" in (mode := _thinking_mode(model, sent)):
             return messages, sent
         if (
@@ -374,13 +399,22 @@ class _EventStream:
         with suppress(RuntimeError):
             await self._chunks.aclose()
 
+    async def close_stream(self) -> None:
+        """Cancel the model's stream, for which Pydantic AI's stream around this one closes it."""
+        await self._source.cancel()
+
     @staticmethod
     async def _read(first: Any, chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
         if first is not None and not isinstance(first, dict):
             yield first
-        async for chunk in chunks:
-            if not isinstance(chunk, dict):
-                yield chunk
+        with suppress(_StreamCancelled):
+            async for chunk in chunks:
+                if not isinstance(chunk, dict):
+                    yield chunk
+
+
+class _StreamCancelled(BaseException):
+    """End a call whose stream was cancelled while it was read: nobody else is to be asked."""
 
 
 @contextmanager
@@ -390,6 +424,12 @@ def _unwrapped() -> Generator[None]:
         yield
     except FallbackExceptionGroup as group:
         error = group.exceptions[0]
+    if isinstance(error, NotImplementedError):
+        *_, (frame, _line) = walk_tb(error.__traceback__)
+        if str(frame.f_globals.get("__name__")).startswith("pydantic_ai."):
+            why, name = "its model does not take the request", type(error).__name__
+            failure = Failure.of(FailureKind.UNSUPPORTED, reason=why, error=name, reached="no")
+            raise AnswerRejected(failure, raised=error) from error
     if error is not None:
         raise error
 
@@ -420,9 +460,30 @@ def _without_thoughts(message: ModelMessage) -> ModelMessage:
     return replace(message, parts=[one for one in message.parts if not _is_thought(one)])
 
 
-def _is_thought(part: Any) -> bool:
-    """Tell a thought that Anthropic reads; another provider's is a text to it."""
-    return isinstance(part, ThinkingPart) and part.provider_name == _ANTHROPIC
+def _is_thought(part: Any, system: str = _ANTHROPIC) -> bool:
+    """Tell a thought that a system reads; another provider's is a text to it."""
+    return isinstance(part, ThinkingPart) and part.provider_name == system
+
+
+def _signed(made: ModelResponse | StreamedResponse, target: Target) -> dict[str, Any] | None:
+    """Return a response's details with whose account it is for, where others refuse it."""
+    maker = target.keys.get("credential")
+    if maker is None or not Provider.named(target.provider or "").per_account:
+        return made.provider_details
+    return {**(made.provider_details or {}), _MAKER: maker}
+
+
+def _for_account(message: ModelMessage, model: Model, target: Target) -> ModelMessage:
+    """Return a message without what only another account of the same system can read."""
+    if not isinstance(message, ModelResponse):
+        return message
+    maker = (message.provider_details or {}).get(_MAKER)
+    here = target.keys.get("credential")
+    if maker == here if maker and here else model.accepts_server_state(message):
+        return message
+    parts = [part for part in message.parts if not _is_thought(part, model.system)]
+    # Pydantic AI sends no id of what stands at another address.
+    return replace(message, parts=parts, provider_url="")
 
 
 def _targets(candidates: Iterable[Candidate]) -> list[Target]:

@@ -13,6 +13,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from pydantic import BaseModel
 from pydantic_ai import (
     Agent,
+    BinaryContent,
     InstrumentationSettings,
     ModelRetry,
     NativeOutput,
@@ -25,6 +26,7 @@ from pydantic_ai.capabilities import Instrumentation, NativeTool
 from pydantic_ai.exceptions import UnexpectedModelBehavior, UserError
 from pydantic_ai.messages import (
     ModelMessage,
+    ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
     RetryFeedbackPart,
@@ -42,6 +44,7 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from honcho_fallback import (
+    Cooldown,
     FallbackConfigError,
     FallbackExhausted,
     check_response,
@@ -52,6 +55,7 @@ from honcho_fallback_pydantic_ai import FallbackModel
 from tests.agents.frameworks import FRAMEWORKS
 from tests.helpers import wire
 from tests.helpers.provider import Reply
+from tests.helpers.strict import ResponsesRules
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -201,6 +205,100 @@ async def test_what_cannot_be_written_for_a_model_goes_to_the_next(
     with pytest.raises(UserError, match="Native structured output is not supported"):
         await Agent(FallbackModel(plain), output_type=NativeOutput(City)).run("hi")
     assert not middle.requests
+
+
+def understood(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
+    """Refuse what a program's own model cannot do."""
+    raise NotImplementedError(len(messages))
+
+
+async def test_what_a_models_own_mapping_refuses_goes_to_the_next(
+    providers: ProviderServer, records: Records
+) -> None:
+    """Not every model takes sound; a model of the program's that lacks something is a mistake."""
+    fallback = providers.new("fallback")
+    place = AnthropicProvider(base_url=providers.new("claude").url, api_key="key")
+    deaf = AnthropicModel("claude-sonnet-5", provider=place)
+    sound: list[Any] = ["hi", BinaryContent(data=b"x", media_type="audio/wav")]
+    result = await Agent(FallbackModel(deaf, SDK.model(fallback), observers=[records])).run(sound)
+    assert result.output == f"hello from {fallback.name}"
+    assert records.calls[0].attempts[0].kind == "unsupported"
+    with pytest.raises(NotImplementedError):
+        await Agent(FallbackModel(deaf)).run(sound)
+    with pytest.raises(NotImplementedError):
+        await Agent(FallbackModel(FunctionModel(understood), SDK.model(fallback))).run("hi")
+    assert len(fallback.requests) == 1
+
+
+def look_up(city: str) -> str:
+    """Look up the weather."""
+    return f"rain in {city}"
+
+
+def thinking_of(account: str) -> Reply:
+    """Think in secret, and call a tool."""
+    thought = {"type": "reasoning", "id": f"rs_{account}", "encrypted_content": f"of {account}"}
+    call = wire.response_call(f"fc_{account}", f"call_{account}", "look_up", {"city": "Oslo"})
+    return Reply(body=wire.responses_answer({**thought, "summary": []}, call))
+
+
+@pytest.mark.parametrize("is_stream", [False, True], ids=["answer", "stream"])
+@pytest.mark.parametrize("dies", ["first", "second"])
+async def test_a_tool_loop_moves_to_another_account_and_back(
+    providers: ProviderServer, dies: str, *, is_stream: bool
+) -> None:
+    """Each account of OpenAI refuses what it did not write, and nothing is refused."""
+    one, two = (providers.new(name, rules=ResponsesRules()) for name in ("one", "two"))
+    down = Reply(status=503)
+    one.reply(*((down,) if dies == "first" else (thinking_of("one"), down)))
+    if dies == "first":
+        two.reply(thinking_of("two"))
+    models = (SDK.model(each, api="responses", name="gpt-5.5") for each in (one, two))
+    agent = Agent(FallbackModel(*models), tools=[look_up])
+    if is_stream:
+        async with agent.run_stream("hi") as result:
+            output = await result.get_output()
+    else:
+        output = (await agent.run("hi")).output
+    assert output == f"hello from {(one if dies == 'first' else two).name}"
+    assert one.refused + two.refused == []
+
+
+async def test_two_keys_of_one_address_are_two_accounts(providers: ProviderServer) -> None:
+    """What one made stays with it, also in a history that was stored."""
+    place = providers.new("place")
+    place.reply(Reply(status=503), thinking_of("two"), Reply(text="rain"), Reply(text="snow"))
+    named: Any = {"api": "responses", "name": "gpt-5.5"}
+    first, second = (SDK.model(place, **named, key=key) for key in ("first", "second"))
+    chain = FallbackModel(first, second)
+    result = await Agent(chain, tools=[look_up]).run("hi")
+    stored = ModelMessagesTypeAdapter.validate_json(result.all_messages_json())
+    assert "of two" not in json.dumps(place.bodies[2])
+    await Agent(FallbackModel(second), tools=[look_up]).run("so?", message_history=stored)
+    assert "of two" in json.dumps(place.bodies[3])
+
+
+@pytest.mark.parametrize("partial", ["final", "replace"])
+async def test_a_cancelled_stream_is_no_failure(
+    providers: ProviderServer, records: Records, partial: Any
+) -> None:
+    """Whoever cancels while it is read gets what came: nobody else is asked, and nobody rests."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.reply(Reply(hang=True, events=[wire.chat_word("one "), wire.chat_word("two ")]))
+    models = SDK.model(primary), SDK.model(fallback)
+    cooldown = Cooldown(after=1)
+    chain = FallbackModel(*models, observers=[records], partial=partial, cooldown=cooldown)
+    words: list[str] = []
+    async with Agent(chain).run_stream("hi") as result:
+        async for word in result.stream_text(delta=True, debounce_by=None):
+            words.append(word)
+            if word == "two ":
+                await result.cancel()
+        assert result.response.state == "interrupted"
+    assert words == ["one ", "two "]
+    assert records.calls[0].outcome == "cancelled"
+    assert (await Agent(chain).run("hi")).output == f"hello from {primary.name}"
+    assert not fallback.requests
 
 
 async def test_a_native_tool_goes_to_who_has_it(
