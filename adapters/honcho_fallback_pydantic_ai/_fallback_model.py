@@ -346,11 +346,12 @@ def _closing_chunk(response: ModelResponse) -> Any:
     No event of Pydantic AI says so; the form is one that ``read_answer`` knows.
     """
     # Not every model says why it ended, but Pydantic AI knows of some that they had not.
-    unsaid = None if response.state == "incomplete" else "stop"
+    unsaid = "stop" if response.parts and response.state != "incomplete" else None
+    finish = response.finish_reason or (response.provider_details or {}).get("finish_reason")
     counts = {name: getattr(response.usage, name) for name in _COUNTS}
     return {
         "type": "message_delta",
-        "delta": {"stop_reason": response.finish_reason or unsaid},
+        "delta": {"stop_reason": finish or unsaid},
         "usage": counts if response.usage.has_values() else None,
         "model": response.model_name,
     }

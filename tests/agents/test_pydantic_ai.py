@@ -38,9 +38,11 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestParameters
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.function import AgentInfo, FunctionModel
+from pydantic_ai.models.google import GoogleModel
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.native_tools import WebSearchTool
 from pydantic_ai.providers.anthropic import AnthropicProvider
+from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
 from honcho_fallback import (
@@ -491,6 +493,46 @@ def test_a_response_is_read() -> None:
     assert refused.kind == "refusal"
     call = ModelResponse([ToolCallPart("thermometer", {"city": "Lima"})])
     assert check_response(call) is None
+
+
+COUNTS = {"usageMetadata": {"promptTokenCount": 3, "totalTokenCount": 3}, "responseId": "r"}
+SILENT: dict[str, wire.Json] = {
+    "no candidate": COUNTS,
+    "a reason of its own": {**COUNTS, "candidates": [{"finishReason": "OTHER", "index": 0}]},
+}
+
+
+@pytest.mark.parametrize("case", SILENT)
+@pytest.mark.parametrize("is_stream", [False, True], ids=["answer", "stream"])
+async def test_gemini_that_says_nothing_has_not_answered(
+    providers: ProviderServer, case: str, *, is_stream: bool
+) -> None:
+    """Pydantic AI would ask the same model once more."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    body = SILENT[case]
+    primary.standing = Reply(events=[wire.event(body)]) if is_stream else Reply(body=body)
+    place = GoogleProvider(api_key="key", base_url=primary.url)
+    agent = Agent(FallbackModel(GoogleModel("gemini-3-pro", provider=place), SDK.model(fallback)))
+    if is_stream:
+        async with agent.run_stream("hi") as result:
+            output = await result.get_output()
+    else:
+        output = (await agent.run("hi")).output
+    assert output == f"hello from {fallback.name}"
+    assert len(primary.requests) == 1
+
+
+async def test_a_choice_that_failed_is_the_providers_failure(
+    providers: ProviderServer, records: Records
+) -> None:
+    """As a gateway says it that lost its upstream, under HTTP 200."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    said = {"role": "assistant", "content": ""}
+    choice = {"index": 0, "finish_reason": "error", "message": said, "error": {"code": 502}}
+    primary.standing = Reply(body={**wire.chat_answer(""), "choices": [choice]})
+    chain = FallbackModel(SDK.model(primary), SDK.model(fallback), observers=[records])
+    assert (await Agent(chain).run("hi")).output == f"hello from {fallback.name}"
+    assert records.calls[0].attempts[0].kind == "server_error"
 
 
 def test_a_limit_of_the_programs_own_is_no_outage() -> None:
