@@ -420,19 +420,19 @@ class _StreamCancelled(BaseException):
 
 @contextmanager
 def _unwrapped() -> Generator[None]:
-    error: Exception | None = None
     try:
         yield
     except FallbackExceptionGroup as group:
         error = group.exceptions[0]
+    else:
+        return
     if isinstance(error, NotImplementedError):
         *_, (frame, _line) = walk_tb(error.__traceback__)
         if str(frame.f_globals.get("__name__")).startswith("pydantic_ai."):
             why, name = "its model does not take the request", type(error).__name__
             failure = Failure.of(FailureKind.UNSUPPORTED, reason=why, error=name, reached="no")
             raise AnswerRejected(failure, raised=error) from error
-    if error is not None:
-        raise error
+    raise error
 
 
 def _thinking_mode(model: Model, settings: Mapping[str, Any]) -> str:
@@ -455,10 +455,10 @@ def _outline(message: ModelMessage) -> dict[str, Any]:
     return {"role": "assistant", "tool_calls": calls, "thinking_blocks": thinks}
 
 
-def _without_thoughts(message: ModelMessage) -> ModelMessage:
+def _without_thoughts(message: ModelMessage, system: str = _ANTHROPIC) -> ModelMessage:
     if not isinstance(message, ModelResponse):
         return message
-    return replace(message, parts=[one for one in message.parts if not _is_thought(one)])
+    return replace(message, parts=[one for one in message.parts if not _is_thought(one, system)])
 
 
 def _is_thought(part: Any, system: str = _ANTHROPIC) -> bool:
@@ -482,9 +482,9 @@ def _for_account(message: ModelMessage, model: Model, target: Target) -> ModelMe
     here = target.keys.get("credential")
     if maker == here if maker and here else model.accepts_server_state(message):
         return message
-    parts = [part for part in message.parts if not _is_thought(part, model.system)]
+    kept: Any = _without_thoughts(message, model.system)
     # Pydantic AI sends no id of what stands at another address.
-    return replace(message, parts=parts, provider_url="")
+    return cast("ModelMessage", replace(kept, provider_url=""))
 
 
 def _targets(candidates: Iterable[Candidate]) -> list[Target]:
