@@ -112,7 +112,7 @@ class Chains:
         if config.max_attempts is None:
             config = config.replace(max_attempts=len(ranked) * (config.attempts_per_target or 1))
         targets = _targets_of(ranked)
-        # LiteLLM is handed the timeout, and counts who runs into it; a deadline is the policy's.
+        # LiteLLM is handed the timeout, and counts who runs into it; the policy's own is a call's.
         timeless = config.replace(timeout=None)
         who: Any = {"agent": group, "observers": self._observers}
         policy = FallbackPolicy(targets, timeless, classifier=classifier_for(config), **who)

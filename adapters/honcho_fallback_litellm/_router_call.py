@@ -73,6 +73,11 @@ class RouterCall:
         return self.request.get("stream") is True or self.endpoint.name.endswith("_stream")
 
     @property
+    def _timeout_names(self) -> tuple[str, ...]:
+        """Return LiteLLM's names of what bounds a request, the first one that counts first."""
+        return ("stream_timeout", *_TIMEOUTS) if self.request.get("stream") is True else _TIMEOUTS
+
+    @property
     def bucket(self) -> str:
         """Name the metadata that LiteLLM writes into."""
         is_own = self.endpoint.is_generic or "litellm_metadata" in self.request
@@ -143,6 +148,7 @@ class RouterCall:
             options["cooldown"] = LiteLLMsRests(left)
         if config.validate_answer is not None and self.wants_stream:
             options["validate"] = None  # it knows whole answers
+        options |= self._time_limit(config.timeout, fit)
         wants_content = chain.policy.wants_content
         self.chain, self.run = chain, chain.policy.start(**options)
         self.asks_chain, self.goes_elsewhere = True, degrades
@@ -273,6 +279,39 @@ class RouterCall:
                 request.update(switched_off)
         request[name] = history
 
+    def _time_limit(self, own: float | None, positions: list[int]) -> dict[str, float]:
+        """Bound what LiteLLM still waits for, in a task, a second after it would have left itself.
+
+        Its timeout is one between two reads: who keeps the connection warm never runs into it.
+        One that is set for a stream is for its pauses: the first content has the config's, too.
+        """
+        limits: list[Any] = [own] if self.wants_stream else []
+        for position in positions:
+            theirs = self._timeout_of(self.deployments[position]["litellm_params"])
+            limits.append(own if theirs is None else getattr(theirs, "read", theirs))
+        try:
+            return {"timeout": max(map(float, limits)) + 1} if self.endpoint.is_async else {}
+        except (TypeError, ValueError):
+            return {}  # somebody has no limit
+
+    def _timeout_of(self, params: dict[str, Any]) -> Any:
+        """Find the timeout that LiteLLM would take for a deployment."""
+        router, request, names = self.router, self.request, self._timeout_names
+        # The Router fills in LiteLLM's own default where nobody sets a timeout.
+        is_set = get_configured_request_timeout() is not None
+        default: Any = None if is_set else getattr(litellm, "request_timeout", None)
+        tier = request.get("service_tier")
+        for some in (names[:1], names[1:]) if len(names) > len(_TIMEOUTS) else (names,):
+            by_tier = [params.get(f"{name}_by_service_tier") or {} for name in some]
+            timeouts = [request.get(name) for name in some]
+            timeouts += [one.get(tier) for one in by_tier] + [params.get(name) for name in some]
+            own = [getattr(router, name, None) for name in some]
+            timeouts += [value for value in own if value != default]
+            for value in timeouts:
+                if value is not None:
+                    return value
+        return None
+
     def _give_time(
         self, seconds: float | None, params: dict[str, Any], request: dict[str, Any]
     ) -> None:
@@ -281,22 +320,17 @@ class RouterCall:
         The latter only where time is short: under a deadline, and up to the first chunk of a
         stream that is read in a thread, where nothing but LiteLLM's own timeout ends a silence.
         """
-        streaming = request.get("stream") is True
-        if streaming and self.endpoint.is_async:
+        if request.get("stream") is True and self.endpoint.is_async:
             # In a task the policy ends an attempt to the point; LiteLLM's timeout is one between
             # two chunks there, where the time to the first one is no measure.
             seconds = None
-        is_short = seconds is not None
-        limits = (seconds, self.chain.config.timeout)
-        seconds = min((one for one in limits if one is not None), default=None)
-        names = ("stream_timeout", *_TIMEOUTS) if streaming else _TIMEOUTS
-        timeout = _timeout_of(self.router, names, params, request)
-        if seconds is None or (
-            timeout is not None and not (is_short and _is_longer(timeout, seconds))
-        ):
+        timeout = self._timeout_of(params)
+        own = self.chain.config.timeout if timeout is None else None
+        limit = min((one for one in (seconds, own) if one is not None), default=None)
+        if limit is None or (timeout is not None and not _is_longer(timeout, limit)):
             return
         # LiteLLM asks for the first of these names everywhere before it asks for the next.
-        request[names[0]] = seconds
+        request[self._timeout_names[0]] = limit
 
     def _tells_usage_if_asked(self, deployment: Deployment, request: dict[str, Any]) -> bool:
         params = deployment["litellm_params"]
@@ -386,25 +420,6 @@ def _is_asked_to_think(deployment: Deployment) -> bool:
 
 async def _once(answer: Any) -> AsyncIterator[Any]:
     yield answer
-
-
-def _timeout_of(
-    router: Any, names: tuple[str, ...], params: dict[str, Any], request: dict[str, Any]
-) -> Any:
-    """Find the timeout that LiteLLM would take."""
-    # The Router fills in LiteLLM's own default where nobody sets a timeout.
-    is_set = get_configured_request_timeout() is not None
-    default: Any = None if is_set else getattr(litellm, "request_timeout", None)
-    tier = request.get("service_tier")
-    for some in (names[:1], names[1:]) if len(names) > len(_TIMEOUTS) else (names,):
-        by_tier = [params.get(f"{name}_by_service_tier") or {} for name in some]
-        timeouts = [request.get(name) for name in some]
-        timeouts += [one.get(tier) for one in by_tier] + [params.get(name) for name in some]
-        timeouts += [value for name in some if (value := getattr(router, name, None)) != default]
-        for value in timeouts:
-            if value is not None:
-                return value
-    return None
 
 
 def _is_longer(timeout: Any, seconds: float) -> bool:

@@ -6,6 +6,7 @@ import asyncio
 import logging
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import litellm
 import openai
 import pytest
@@ -288,6 +289,67 @@ def test_a_stream_without_a_first_token_is_the_backups(
 
     assert run(read()) == "hello from backup"
     assert [one.kind for one in listener.record.attempts] == ["timeout", None]
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("place", ["config", "deployment"])
+def test_who_keeps_the_connection_warm_and_says_nothing_is_left(
+    place: str, stream: bool, bench: Any, providers: ProviderServer, run: Any
+) -> None:
+    """LiteLLM's timeout, one between two reads, never strikes there: the policy's own does."""
+    drip = ": keep-alive" if stream else ""
+    providers["primary"].reply(Reply(events=[], hang=True, drip=drip))
+    # Of a stream a deployment's timeout is for its pauses, the config's is for its first content.
+    seconds = 9.0 if place == "deployment" and not stream else 0.5
+    theirs = {"timeout": 0.5} if place == "deployment" else {}
+    models = bench.chain("primary", "backup", **theirs)
+    router, listener = bench.managed(FallbackConfig(timeout=seconds), models=models)
+
+    async def read() -> str:
+        answer = await router.acompletion(**ASKED, stream=stream)
+        if not stream:
+            return str(answer.choices[0].message.content)
+        return "".join([one.choices[0].delta.content or "" async for one in answer])
+
+    assert run(read()) == "hello from backup"
+    assert providers.order == ["primary", "backup"]
+    assert [one.kind for one in listener.record.attempts] == ["timeout", None]
+
+
+@pytest.mark.parametrize(
+    ("config", "theirs", "stream", "bound"),
+    [
+        (180.0, None, False, 181.0),
+        (2.0, 60.0, False, 61.0),  # whoever set a timeout for LiteLLM meant it
+        (60.0, 2.0, True, 61.0),  # a pause between two chunks is no time to the first content
+        (None, 2.0, False, 3.0),
+        (None, None, False, None),
+        (None, 2.0, True, None),
+        (9.0, httpx.Timeout(20.0, connect=5.0), False, 21.0),
+    ],
+)
+def test_litellms_timeout_comes_before_the_policys(  # a table and fixtures
+    config: Any,
+    theirs: Any,
+    stream: bool,
+    bound: Any,
+    bench: Any,
+    run: Any,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """LiteLLM counts who runs into its own, so the policy's stands a second behind the longest."""
+    models = bench.chain("primary", "backup", timeout=theirs)
+    router, _ = bench.managed(FallbackConfig(timeout=config), models=models)
+    limits: list[float | None] = []
+    real = asyncio.timeout
+
+    def noted(seconds: float | None) -> asyncio.Timeout:
+        limits.append(seconds)
+        return real(seconds)
+
+    monkeypatch.setattr(asyncio, "timeout", noted)
+    run(router.acompletion(**ASKED, stream=stream))
+    assert limits[0] == bound
 
 
 @pytest.mark.parametrize("theirs", [{"stream_timeout": 60.0}, {"timeout": 60.0}])
