@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import json
-from contextlib import aclosing, nullcontext
+import re
+from contextlib import aclosing, nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
+import litellm
 from litellm.exceptions import APIError
 
-from honcho_fallback import check_response, has_content
+from honcho_fallback import (
+    AnswerRejected,
+    Failure,
+    FailureKind,
+    check_response,
+    has_content,
+    read_answer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -17,6 +26,12 @@ if TYPE_CHECKING:
 
 RECORD, _HIDDEN = "fallback", "_hidden_params"
 _LONGEST = 200  # characters of a header's value: a server refuses a response of large headers
+# Who speaks OpenAI's protocol.
+_OPENAIS: Any = litellm.openai_compatible_providers  # pyright: ignore[reportPrivateImportUsage] # shown, not exported
+_NAME_THE_ROLE = frozenset({"openai", "azure", "mistral", "openrouter", *_OPENAIS})
+# Of the events of a stream over HTTP: where one ends, and its name.
+_EVENT_ENDS = re.compile(rb"(?<=\n\n)|(?<=\n\r\n)")
+_EVENT_NAME = re.compile(rb'^(?:event: ?|data: ?\{\s*"type": ?")(\w+)', re.MULTILINE)
 
 
 def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> Any:
@@ -86,33 +101,73 @@ def is_stream(answer: Any) -> bool:
 
 def carries(chunk: Any) -> bool:
     """Tell whether a chunk is worth handing out; no other target is asked after that."""
-    # What Anthropic sends is passed on to Messages as it came over the wire.
-    return b"content_block_delta" in chunk if isinstance(chunk, bytes) else has_content(chunk)
+    is_event = isinstance(chunk, bytes)
+    return _name_of(chunk) == b"content_block_delta" if is_event else has_content(chunk)
+
+
+def is_made_up(chunk: Any, provider: str | None) -> bool:
+    """Tell a first chunk that LiteLLM makes up, a stop, for a stream that said nothing.
+
+    OpenAI's protocol names the role first. LiteLLM leaves that out of an empty answer in any
+    other; where it says beside the chunk what an answer cost, a real one did cost something.
+    """
+    choice = chunk.choices[0]
+    delta: Any = getattr(choice, "delta", None)
+    if delta is None or choice.finish_reason != "stop" or any(value for _, value in delta):
+        return False
+    is_free = provider in _NAME_THE_ROLE or "usage" in (_hidden_params(chunk) or ())
+    return is_free and read_answer(chunk).usage is None
 
 
 async def events_of(chunks: Any, attempt: Attempt) -> AsyncIterator[Any]:
-    """Hand on a Messages stream, which LiteLLM passes on as it came; an error event is raised."""
+    """Hand on a Messages stream event by event: LiteLLM passes it on as the network cut it.
+
+    Raises:
+        APIError: It says of an error.
+        AnswerRejected: It is no such stream, or has no end.
+    """
+    event, rest, is_whole = b"", b"", False
     async with aclosing(chunks) if hasattr(chunks, "aclose") else nullcontext():
         async for chunk in chunks:
-            if isinstance(chunk, bytes) and b"event: error" in chunk:
-                _raise_event(chunk, attempt)
-            yield chunk
+            if not isinstance(chunk, bytes):
+                yield chunk
+                is_whole = True
+                continue
+            *events, rest = _EVENT_ENDS.split(rest + chunk)
+            for event in events:
+                if (name := _name_of(event)) == b"error":
+                    raise _error_in(event, attempt)
+                is_whole |= name == b"message_stop"
+                yield event
+    if not is_whole and _name_of(rest) != b"message_stop":
+        raise _error_in(rest or event, attempt)
+    if rest:
+        yield rest
 
 
-def _raise_event(chunk: bytes, attempt: Attempt) -> None:
-    for line in chunk.partition(b"event: error")[2].splitlines():
-        body = json.loads(line[5:]) if line.startswith(b"data:") else None
-        failure = check_response(body)
-        if failure is not None:
-            target = attempt.target
-            error = APIError(
-                failure.status or 500,
-                failure.provider_message,
-                target.provider or "",
-                target.model,
-            )
-            error.body = body
-            raise error
+def _name_of(event: bytes) -> bytes:
+    named = _EVENT_NAME.search(event)
+    return named[1] if named else b""
+
+
+def _error_in(event: bytes, attempt: Attempt) -> Exception:
+    """Return what an error event stands for, or what came in place of a stream's end."""
+    data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
+    body = None
+    with suppress(ValueError):
+        body = json.loads(data or event)
+    failure, target = check_response(body), attempt.target
+    if failure is None:
+        return malformed(f"{target.name} sent no whole stream of Messages")
+    status, said = failure.status or 500, failure.provider_message
+    error = APIError(status, said, target.provider or "", target.model)
+    error.body = body
+    return error
+
+
+def malformed(why: str) -> AnswerRejected:
+    """Return what stands for an answer that is none."""
+    return AnswerRejected(Failure.of(FailureKind.MALFORMED_RESPONSE, reason=why))
 
 
 def _hidden_params(carrier: Any) -> dict[str, Any] | None:

@@ -28,7 +28,15 @@ from honcho_fallback_litellm._failures import is_refusal, provider_error
 from honcho_fallback_litellm._groups import adapts_thinking, id_of, labels_of, model_of
 from honcho_fallback_litellm._lists import Lists
 from honcho_fallback_litellm._request import ONE_REQUEST, PARAMETERS, REHEARSALS, options_of
-from honcho_fallback_litellm._responses import attach, carries, deployment_of, events_of, is_stream
+from honcho_fallback_litellm._responses import (
+    attach,
+    carries,
+    deployment_of,
+    events_of,
+    is_made_up,
+    is_stream,
+    malformed,
+)
 from honcho_fallback_litellm._router import NARROWED, LiteLLMsRests, deployments_of
 
 if TYPE_CHECKING:
@@ -64,6 +72,7 @@ class RouterCall:
     stamps: dict[str, Any] = field(default_factory=dict[str, Any])  # for the attempts to come
     hides_usage: bool = False
     opened: Any = None  # LiteLLM's stream, or its answer in place of one
+    has_begun: bool = False  # that stream
     attempt: Attempt | None = None  # the last one
     errors: list[Exception] = field(default_factory=list[Exception])
     _lists: Lists | None = None
@@ -213,19 +222,30 @@ class RouterCall:
 
     async def aopen(self, attempt: Attempt) -> AsyncIterator[Any]:
         """Ask LiteLLM for one deployment's stream, in this task."""
-        self.opened = answer = await self.aask(attempt)
-        if not is_stream(answer):
-            return _once(answer)
-        return events_of(answer, attempt) if "anthropic" in self.endpoint.name else answer
+        self.opened, self.has_begun = await self.aask(attempt), False
+        if not is_stream(self.opened):
+            return _once(self.opened)
+        is_messages = "anthropic" in self.endpoint.name
+        return events_of(self.opened, attempt) if is_messages else self.opened
 
     def open(self, attempt: Attempt) -> Iterator[Any]:
         """Ask LiteLLM for one deployment's stream, in this thread."""
-        self.opened = answer = self.ask(attempt)
-        return answer if is_stream(answer) else iter((answer,))
+        self.opened, self.has_begun = self.ask(attempt), False
+        return self.opened if is_stream(self.opened) else iter((self.opened,))
 
     def has_content(self, chunk: Any) -> bool:
-        """Tell whether a chunk is worth handing out; what came in place of a stream is."""
-        return chunk is self.opened or carries(chunk)
+        """Tell whether a chunk is worth handing out; what came in place of a stream is.
+
+        Raises:
+            AnswerRejected: LiteLLM made it up.
+        """
+        if chunk is self.opened or carries(chunk):
+            return True
+        if not self.has_begun and getattr(chunk, "choices", None):
+            self.has_begun = True
+            if self.attempt and is_made_up(chunk, self.attempt.target.provider):
+                raise malformed(f"{self.attempt.target.name} sent a stream that says nothing")
+        return False
 
     def _narrowed(self, attempt: Attempt) -> dict[str, Any]:
         """Return what LiteLLM is asked for one attempt: the request, narrowed to one deployment.

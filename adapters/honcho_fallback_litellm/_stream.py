@@ -53,8 +53,9 @@ def _managed_stream(call: RouterCall, chunks: Any, first: Any) -> Any:
     if attributes is not None:
         stream.__dict__ = attributes  # shared: LiteLLM and its callers write into both
     stream.call, stream.chunks, stream.first = call, chunks, first
-    answering = call.attempt.target.name if call.attempt is not None else None
-    return attach(stream, call.run.record, answering)
+    record, attempt = call.run.record, call.attempt
+    answering = attempt.target.name if attempt and record.outcome == "running" else None
+    return attach(stream, record, answering)
 
 
 class ManagedStream:

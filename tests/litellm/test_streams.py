@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from contextlib import nullcontext
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +11,16 @@ import litellm
 import openai
 import pytest
 
-from honcho_fallback import AnswerRejected, FallbackConfig
+from honcho_fallback import AnswerRejected, FallbackConfig, FallbackPolicy, Target, classify
+from honcho_fallback_litellm._responses import events_of
 from tests.helpers import wire
 from tests.helpers.provider import Reply
 from tests.helpers.wire import CHAT_USAGE
 from tests.helpers.wire import chat_word as word
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncIterator
+
     from tests.helpers.provider import ProviderServer
 
 VERSION = tuple(int(part) for part in version("litellm").split(".")[:2])
@@ -195,6 +200,57 @@ def test_nothing_of_a_failed_attempt_is_left(
     assert listener.records[-1].usage is None
 
 
+SILENT: dict[str, dict[str, Any]] = {
+    "nothing": {"events": []},
+    "the end alone": {"events": ["data: [DONE]"]},
+    "a page": {"events": ["<html><h1>Sign in</h1></html>"]},
+    "an error in JSON": {"events": [json.dumps(wire.openai_error())]},
+}
+
+
+@pytest.mark.parametrize("name", SILENT)
+@pytest.mark.parametrize("asked", [{}, {"stream_options": {"include_usage": True}}])
+def test_a_stream_that_says_nothing_is_no_answer(
+    name: str, asked: Any, bench: Any, providers: ProviderServer, read: Any
+) -> None:
+    """LiteLLM makes up a stop for it, which looks like the end of an empty answer."""
+    providers["primary"].reply(Reply(**SILENT[name]))
+    router, listener = bench.managed()
+    chunks: list[Any] = []
+
+    read(router, chunks, **asked)
+
+    assert said(chunks) == "hello from backup"
+    assert listener.record.attempts[0].kind == "malformed_response"
+
+
+EMPTY: dict[str, list[str]] = {
+    "openai": wire.chat_events(wire.chat_answer("")),
+    "anthropic": wire.message_events(wire.message_answer()),
+    "gemini": [wire.event(wire.gemini_answer({"text": ""}))],
+}
+
+
+@pytest.mark.parametrize("provider", EMPTY)
+@pytest.mark.parametrize("asked", [{}, {"stream_options": {"include_usage": True}}])
+def test_an_empty_answer_is_one(
+    provider: str, asked: Any, bench: Any, providers: ProviderServer, read: Any
+) -> None:
+    """A model may have nothing to say; LiteLLM names the role of OpenAI's protocol alone."""
+    providers["primary"].reply(Reply(events=EMPTY[provider]))
+    models = [bench.deployment("primary", 0, model=f"{provider}/m"), bench.deployment("backup", 1)]
+    router, listener = bench.managed(models=models)
+    chunks: list[Any] = []
+
+    stream = read(router, chunks, **asked)
+
+    assert said(chunks) == ""
+    assert providers.order == ["primary"]
+    headers = stream._hidden_params["additional_headers"]
+    assert headers["x-honcho-fallback-attempts"] == "1"
+    assert headers["x-honcho-fallback-answered-by"] == listener.record.answered_by == "primary"
+
+
 @pytest.mark.parametrize("cut", [True, False])
 def test_after_content_the_error_goes_out(
     cut: bool, bench: Any, providers: ProviderServer, read: Any
@@ -341,9 +397,98 @@ def test_an_empty_stream_shows_nothing_of_the_one_before(
         stream = await router.aanthropic_messages(model="deriver", **asked)
         return "".join([str(chunk) async for chunk in stream])
 
-    with pytest.raises(AnswerRejected, match="without a single chunk"):
+    with pytest.raises(AnswerRejected, match="no whole stream"):
         run(read_all())
     assert providers.order == ["primary", "backup"]
+
+
+SPEAKING_OF_ERRORS = wire.message_events(
+    wire.message_answer(wire.text_block("it says event: error and goes on"))
+)
+WITHOUT_END = SPEAKING_OF_ERRORS[:-1]
+
+
+@pytest.mark.parametrize(
+    ("events", "kind"),
+    [
+        (WITHOUT_END[:2], "malformed_response"),
+        ([json.dumps(wire.anthropic_error("Overloaded", "overloaded_error"))], "overloaded"),
+        (["<html><h1>Sign in</h1></html>"], "malformed_response"),
+    ],
+)
+def test_what_is_no_stream_of_messages_is_the_backups(
+    events: list[str], kind: str, bench: Any, providers: ProviderServer, run: Any
+) -> None:
+    """One that ends early, an error in JSON and a page are no answers, whatever the status."""
+    providers["primary"].reply(Reply(events=events))
+    read, listener = messages_of(bench)
+    received: list[bytes] = []
+    run(read(received))
+    assert providers.order == ["primary", "backup"]
+    assert b"backup" in b"".join(received)
+    assert listener.record.attempts[0].kind == kind
+
+
+def test_a_stream_of_messages_that_is_cut_says_so(
+    bench: Any, providers: ProviderServer, run: Any
+) -> None:
+    """After content nobody else is asked; a reader learns that the answer has no end."""
+    providers["primary"].reply(Reply(events=WITHOUT_END))
+    read, listener = messages_of(bench)
+    received: list[bytes] = []
+    with pytest.raises(AnswerRejected):
+        run(read(received))
+    assert b"goes" in b"".join(received)
+    assert listener.record.outcome == "interrupted"
+
+
+def messages_of(bench: Any) -> tuple[Any, Any]:
+    """Return what reads a stream of Messages into a list, and the listener."""
+    for needed in ("soundfile", "backoff"):
+        pytest.importorskip(
+            needed, reason="LiteLLM's Messages streams import the Proxy's packages"
+        )
+    models = bench.chain("primary", "backup", model="anthropic/some-model")
+    router, listener = bench.managed(models=models)
+
+    async def read(received: list[bytes]) -> None:
+        asked = {"messages": MESSAGES, "max_tokens": 9, "stream": True}
+        stream = await router.aanthropic_messages(model="deriver", **asked)
+        async for chunk in stream:
+            received.append(chunk)  # noqa: PERF401 # what came before an error counts
+
+    return read, listener
+
+
+@pytest.mark.parametrize("newline", ["\n", "\r\n"])
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_stream_of_messages_is_read_by_events(newline: str, fails: bool, run: Any) -> None:
+    """Wherever the network cuts it: an error event is one, and a text that speaks of one is not.
+
+    No event is changed, and none is held back once it is whole.
+    """
+    events = [*WITHOUT_END[:4], OVERLOADED] if fails else SPEAKING_OF_ERRORS
+    whole = [f"{event}\n\n".replace("\n", newline).encode() for event in events]
+    attempt = FallbackPolicy([Target("m", name="primary")]).start().attempt
+
+    async def read(*pieces: bytes) -> list[bytes]:
+        async def network() -> AsyncIterator[bytes]:
+            for piece in pieces:
+                yield piece
+
+        received: list[bytes] = []
+        with pytest.raises(openai.APIError) if fails else nullcontext() as caught:
+            async for chunk in events_of(network(), attempt):
+                received.append(chunk)  # noqa: PERF401 # what came before an error counts
+        assert caught is None or classify(caught.value).kind == "overloaded"
+        return received
+
+    async def read_all_cuts() -> None:
+        joined = b"".join(whole)
+        for cut in range(len(joined)):
+            assert await read(joined[:cut], joined[cut:]) == whole[: len(whole) - fails]
+
+    run(read_all_cuts())
 
 
 def test_anthropics_overload_inside_a_stream_is_one(
