@@ -16,7 +16,6 @@ from pathlib import Path
 from secrets import token_hex
 from time import monotonic
 from typing import TYPE_CHECKING, Any, NamedTuple
-from weakref import WeakKeyDictionary
 
 from honcho_fallback import Cooldown, FallbackConfigError
 
@@ -117,7 +116,7 @@ class RedisCooldown(Cooldown):
         self._resting_until = 0.0
         self._reported = False
         self._client, self._make_aclient = _clients(server, aclient, timeout)
-        self._aclients: WeakKeyDictionary[asyncio.AbstractEventLoop, Any] = WeakKeyDictionary()
+        self._aclients: dict[asyncio.AbstractEventLoop, Any] = {}
 
     def _renew(self) -> None:
         super()._renew()
@@ -195,6 +194,9 @@ class RedisCooldown(Cooldown):
     def _aclient(self) -> Any:
         loop = asyncio.get_running_loop()
         if loop not in self._aclients:  # each loop in its own thread
+            # A client refers to its loop: both would outlive it.
+            for over in [one for one in [*self._aclients] if one.is_closed()]:
+                self._aclients.pop(over, None)
             self._aclients[loop] = self._make_aclient()
         return self._aclients[loop]
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import copy
+import gc
 import socket
 import subprocess
 import sys
 import time
+import weakref
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -479,6 +481,24 @@ async def test_connections_from_before_a_restart_are_opened_again(
         await pull_in_five_connections()
         await store.aclose()
     assert caplog.messages == []
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # redis-py's, of a loop that is over
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_loop_that_is_over_is_let_go(redis_url: str) -> None:
+    """A worker with a loop for each job keeps the connections of the last one alone."""
+    cooldown = RedisCooldown(redis_url, timeout=5.0)
+    loops: list[weakref.ref[asyncio.AbstractEventLoop]] = []
+
+    async def job() -> None:
+        loops.append(weakref.ref(asyncio.get_running_loop()))
+        await cooldown.apull(KEYS)
+
+    for _ in range(3):
+        asyncio.run(job())
+    gc.collect()
+    assert [one() is None for one in loops] == [True, True, False]
+    cooldown.close()
 
 
 def test_nothing_of_the_address_is_shown(redis_url: str) -> None:
