@@ -15,7 +15,7 @@ from honcho_fallback_litellm import FallbackProxyHandler
 from honcho_fallback_prometheus import PrometheusObserver
 
 # A silent Redis costs one call of each worker this second now and then, a dead one costs nothing.
-cooldown = RedisCooldown(os.environ["REDIS_URL"], timeout=1.0)
+cooldown = RedisCooldown(os.environ["COOLDOWN_URL"], timeout=1.0)
 # What LiteLLM serves under /metrics holds its figures, of all workers together.
 observers: list[FallbackObserver] = [PrometheusObserver()]
 if file := os.environ.get("RECORDS"):

@@ -61,3 +61,12 @@ def test_a_hang_is_bounded_in_what_an_operator_copies(shown: str) -> None:
         )
         bounds = [float(*re.findall(r"FallbackConfig\(.*?\btimeout=(\d+)", handler))]
     assert all(bound is not None and bound <= 60 for bound in bounds), bounds
+
+
+def test_the_cooldowns_redis_is_not_litellms() -> None:
+    """LiteLLM takes what is called REDIS in the environment, and waits 5 s for a silent one."""
+    handler = (ROOT / "examples" / "litellm_proxy" / "production_handler.py").read_text("utf-8")
+    read = re.findall(r"RedisCooldown\(os\.environ\[\"(\w+)\"\]", handler)
+    assert [name for name in read if "REDIS" in name] == []
+    assert all(f"#   {name} " in SHOWN["production.yaml"] for name in read)
+    assert all(f"`{name}`" in PAGE for name in read)

@@ -279,7 +279,7 @@ def test_two_workers_lose_no_request_while_the_primary_and_redis_die_and_come_ba
     figures.mkdir()
     port = free_port()
     environ = {
-        "REDIS_URL": f"redis://127.0.0.1:{port}/0",
+        "COOLDOWN_URL": f"redis://127.0.0.1:{port}/0",
         "RECORDS": str(records),
         "PROMETHEUS_MULTIPROC_DIR": str(figures),
     }
