@@ -10,6 +10,7 @@ from honcho_fallback import FallbackConfig, FallbackConfigError, check_observers
 from honcho_fallback_litellm._endpoints import Endpoints
 from honcho_fallback_litellm._groups import Chains
 from honcho_fallback_litellm._registration import check_config, check_router
+from honcho_fallback_litellm._router import setting
 from honcho_fallback_litellm._warm import check_release, warm_up
 
 if TYPE_CHECKING:
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from honcho_fallback_litellm._registration import Registration
 
 logger = logging.getLogger("honcho_fallback")
+
+_CONTINUES = "enable_mid_stream_fallback_continuation"
 
 
 class FallbackRoutingStrategy:
@@ -80,6 +83,8 @@ class FallbackRoutingStrategy:
             self._router = weakref.ref(router)
         self.registration = made or check_router(router, self._chains)
         logger.info("%s", self.registration)
+        if setting(router, _CONTINUES) is True:
+            logger.warning("%s does nothing for chains: an attempt asks nobody else", _CONTINUES)
         if warm:
             warm_up(self.registration.spellings)
         return self

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import gc
+import inspect
 import weakref
 from typing import TYPE_CHECKING, Any
 
 import litellm
+import openai
 import pytest
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm import FallbackRoutingStrategy
+from tests.helpers import wire
+from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -138,6 +142,28 @@ def test_a_rank_among_the_parameters_reaches_the_provider(
     router = bench.router([bench.deployment("astray", None, fallback_rank=3)])
     router.completion(model="deriver", messages=MESSAGES)
     assert providers["astray"].bodies[0]["fallback_rank"] == 3
+
+
+def test_litellms_own_continuation_is_told_to_do_nothing(
+    bench: Any, providers: ProviderServer, run: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A stream of a chain that breaks after its content ends with the error, as a line says."""
+    name = "enable_mid_stream_fallback_continuation"
+    if name not in inspect.signature(litellm.Router).parameters:
+        pytest.skip("this LiteLLM continues no stream")
+    bench.managed()
+    assert name not in caplog.text
+    router, _ = bench.managed(**{name: True})
+    assert caplog.text.count(f"{name} does nothing for chains") == 1
+    providers["primary"].reply(Reply(events=[wire.chat_word("hello ")], cut=True))
+
+    async def read() -> None:
+        async for _ in await router.acompletion("deriver", MESSAGES, stream=True):
+            pass
+
+    with pytest.raises(openai.APIError):
+        run(read())
+    assert providers.order == ["primary"]
 
 
 def test_other_keys_are_nobodys_business(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
