@@ -483,7 +483,7 @@ async def test_connections_from_before_a_restart_are_opened_again(
     assert caplog.messages == []
 
 
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # redis-py's, of a loop that is over
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")  # redis-py's and asyncio's
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_a_loop_that_is_over_is_let_go(redis_url: str) -> None:
     """A worker with a loop for each job keeps the connections of the last one alone."""
