@@ -22,7 +22,7 @@ from honcho_fallback import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from honcho_fallback import Attempt, CallRecord
+    from honcho_fallback import Attempt, CallRecord, Target
 
 RECORD, _HIDDEN = "fallback", "_hidden_params"
 _LONGEST = 200  # characters of a header's value: a server refuses a response of large headers
@@ -105,18 +105,22 @@ def carries(chunk: Any) -> bool:
     return _name_of(chunk) == b"content_block_delta" if is_event else has_content(chunk)
 
 
-def is_made_up(chunk: Any, provider: str | None) -> bool:
-    """Tell a first chunk that LiteLLM makes up, a stop, for a stream that said nothing.
+def refuse_made_up(chunk: Any, target: Target) -> None:
+    """Refuse a first chunk that LiteLLM makes up, a stop, for a stream that said nothing.
 
     OpenAI's protocol names the role first. LiteLLM leaves that out of an empty answer in any
     other; where it says beside the chunk what an answer cost, a real one did cost something.
+
+    Raises:
+        AnswerRejected: It is one.
     """
     choice = chunk.choices[0]
     delta: Any = getattr(choice, "delta", None)
     if delta is None or choice.finish_reason != "stop" or any(value for _, value in delta):
-        return False
-    is_free = provider in _NAME_THE_ROLE or "usage" in (_hidden_params(chunk) or ())
-    return is_free and read_answer(chunk).usage is None
+        return
+    is_free = target.provider in _NAME_THE_ROLE or "usage" in (_hidden_params(chunk) or ())
+    if is_free and read_answer(chunk).usage is None:
+        raise _malformed(f"{target.name} sent a stream that says nothing")
 
 
 async def events_of(chunks: Any, attempt: Attempt) -> AsyncIterator[Any]:
@@ -158,15 +162,14 @@ def _error_in(event: bytes, attempt: Attempt) -> Exception:
         body = json.loads(data or event)
     failure, target = check_response(body), attempt.target
     if failure is None:
-        return malformed(f"{target.name} sent no whole stream of Messages")
+        return _malformed(f"{target.name} sent no whole stream of Messages")
     status, said = failure.status or 500, failure.provider_message
     error = APIError(status, said, target.provider or "", target.model)
     error.body = body
     return error
 
 
-def malformed(why: str) -> AnswerRejected:
-    """Return what stands for an answer that is none."""
+def _malformed(why: str) -> AnswerRejected:
     return AnswerRejected(Failure.of(FailureKind.MALFORMED_RESPONSE, reason=why))
 
 

@@ -5,6 +5,7 @@ An attempt is one ordinary call of LiteLLM's own endpoint, narrowed to one deplo
 
 from __future__ import annotations
 
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -33,9 +34,8 @@ from honcho_fallback_litellm._responses import (
     carries,
     deployment_of,
     events_of,
-    is_made_up,
     is_stream,
-    malformed,
+    refuse_made_up,
 )
 from honcho_fallback_litellm._router import NARROWED, LiteLLMsRests, deployments_of
 
@@ -80,11 +80,6 @@ class RouterCall:
     @property
     def wants_stream(self) -> bool:
         return self.request.get("stream") is True or self.endpoint.name.endswith("_stream")
-
-    @property
-    def _timeout_names(self) -> tuple[str, ...]:
-        """Return LiteLLM's names of what bounds a request, the first one that counts first."""
-        return ("stream_timeout", *_TIMEOUTS) if self.request.get("stream") is True else _TIMEOUTS
 
     @property
     def bucket(self) -> str:
@@ -241,10 +236,9 @@ class RouterCall:
         """
         if chunk is self.opened or carries(chunk):
             return True
-        if not self.has_begun and getattr(chunk, "choices", None):
+        if self.attempt and not self.has_begun and getattr(chunk, "choices", None):
             self.has_begun = True
-            if self.attempt and is_made_up(chunk, self.attempt.target.provider):
-                raise malformed(f"{self.attempt.target.name} sent a stream that says nothing")
+            refuse_made_up(chunk, self.attempt.target)
         return False
 
     def _narrowed(self, attempt: Attempt) -> dict[str, Any]:
@@ -309,19 +303,19 @@ class RouterCall:
         for position in positions:
             theirs = self._timeout_of(self.deployments[position]["litellm_params"])
             limits.append(own if theirs is None else getattr(theirs, "read", theirs))
-        try:
+        with suppress(TypeError, ValueError):  # somebody has no limit
             return {"timeout": max(map(float, limits)) + 1} if self.endpoint.is_async else {}
-        except (TypeError, ValueError):
-            return {}  # somebody has no limit
+        return {}
 
     def _timeout_of(self, params: dict[str, Any]) -> Any:
         """Find the timeout that LiteLLM would take for a deployment."""
-        router, request, names = self.router, self.request, self._timeout_names
+        router, request = self.router, self.request
         # The Router fills in LiteLLM's own default where nobody sets a timeout.
         is_set = get_configured_request_timeout() is not None
         default: Any = None if is_set else getattr(litellm, "request_timeout", None)
         tier = request.get("service_tier")
-        for some in (names[:1], names[1:]) if len(names) > len(_TIMEOUTS) else (names,):
+        streams = (("stream_timeout",),) if request.get("stream") is True else ()
+        for some in (*streams, _TIMEOUTS):
             by_tier = [params.get(f"{name}_by_service_tier") or {} for name in some]
             timeouts = [request.get(name) for name in some]
             timeouts += [one.get(tier) for one in by_tier] + [params.get(name) for name in some]
@@ -340,17 +334,18 @@ class RouterCall:
         The latter only where time is short: under a deadline, and up to the first chunk of a
         stream that is read in a thread, where nothing but LiteLLM's own timeout ends a silence.
         """
-        if request.get("stream") is True and self.endpoint.is_async:
+        streams = request.get("stream") is True
+        if streams and self.endpoint.is_async:
             # In a task the policy ends an attempt to the point; LiteLLM's timeout is one between
             # two chunks there, where the time to the first one is no measure.
             seconds = None
         timeout = self._timeout_of(params)
         own = self.chain.config.timeout if timeout is None else None
-        limit = min((one for one in (seconds, own) if one is not None), default=None)
-        if limit is None or (timeout is not None and not _is_longer(timeout, limit)):
-            return
-        # LiteLLM asks for the first of these names everywhere before it asks for the next.
-        request[self._timeout_names[0]] = limit
+        limits = [one for one in (seconds, own) if one is not None]
+        with suppress(TypeError, ValueError):  # an httpx.Timeout says more than one number
+            if limits and (timeout is None or float(timeout) > min(limits)):
+                # LiteLLM asks for these names everywhere before it asks for the others.
+                request["stream_timeout" if streams else "timeout"] = min(limits)
 
     def _tells_usage_if_asked(self, deployment: Deployment, request: dict[str, Any]) -> bool:
         params = deployment["litellm_params"]
@@ -440,10 +435,3 @@ def _is_asked_to_think(deployment: Deployment) -> bool:
 
 async def _once(answer: Any) -> AsyncIterator[Any]:
     yield answer
-
-
-def _is_longer(timeout: Any, seconds: float) -> bool:
-    try:
-        return float(timeout) > seconds
-    except (TypeError, ValueError):
-        return False  # an httpx.Timeout says more than one number
