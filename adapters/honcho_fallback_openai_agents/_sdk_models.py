@@ -110,7 +110,7 @@ def note_maker(maker: Target, made: Any) -> None:
     """Remember who made a response, or what an event of a stream brings."""
     whole = getattr(made, "response", made)
     items = getattr(whole, "output", None) or [getattr(made, "item", whole)]
-    response_id = getattr(whole, "response_id", None) or _id_of(whole)
+    response_id = str(getattr(whole, "response_id", None) or _id_of(whole))
     for one in {response_id, *map(_id_of, items)} - {"", FAKE_RESPONSES_ID}:
         _PLACES[one] = _place_of(maker)
     while len(_PLACES) > _MOST_IDS:
