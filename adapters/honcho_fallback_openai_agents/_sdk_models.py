@@ -8,14 +8,12 @@ from dataclasses import replace
 from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from agents import FunctionTool, Model, ModelSettings, MultiProvider
-from agents import OpenAIChatCompletionsModel as ChatModel
-from agents import OpenAIResponsesModel as ResponsesModel
+from agents import FunctionTool, Model, ModelSettings, MultiProvider, OpenAIResponsesModel
 from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.tool import CustomTool
 from openai.types.responses import ResponseCompletedEvent
 
-from honcho_fallback import AnswerRejected, FallbackConfigError, Target, check_response
+from honcho_fallback import FallbackConfigError, Target
 from honcho_fallback.providers import (
     bound_to,
     can_think,
@@ -217,7 +215,7 @@ def _place_of(target: Target) -> Place:
 
 
 def _speaks_responses(target: Target) -> bool:
-    return isinstance(target.client, ResponsesModel)
+    return isinstance(target.client, OpenAIResponsesModel)
 
 
 def _id_of(item: Any) -> str:
@@ -228,28 +226,10 @@ def _id_of(item: Any) -> str:
     return str(origin.get("response_id") or "")
 
 
-def _asking_once(model: Model, client: Any) -> Any:
+def _asking_once(model: Model, client: Any) -> Model:
     """Return a copy of a model whose client sends one request; the model is left as it is."""
-    copied: Any = copy(model)
+    copied = copy(model)
     for name, value in vars(model).items():
         if value is client is not None:
             vars(copied)[name] = without_retries(client)
-    if isinstance(model, ChatModel):
-        vars(copied)["_fetch_response"] = _examined(copied._fetch_response)  # noqa: SLF001 # below
     return copied
-
-
-def _examined(fetch: Any) -> Any:
-    """Return a fetch of chat completions that refuses a failed one.
-
-    The response that the SDK makes of it does not say how it ended, or that it had no message.
-    """
-
-    async def examined(*args: Any, stream: bool = False, **kwargs: Any) -> Any:
-        answer = await fetch(*args, stream=stream, **kwargs)
-        failure = None if stream else check_response(answer)
-        if failure is not None and failure.kind != "refusal":  # which the response says, too
-            raise AnswerRejected(failure)
-        return answer
-
-    return examined

@@ -223,33 +223,6 @@ UNREADABLE: dict[str, tuple[str, wire.Json]] = {
 }
 
 
-def ended_by(finish: str, **fields: Any) -> Reply:
-    """Make a chat completion of one choice."""
-    choice = {"index": 0, "finish_reason": finish, **fields}
-    return Reply(body={**wire.chat_answer(""), "choices": [choice]})
-
-
-EMPTY = {"role": "assistant", "content": ""}
-SAYS_NOTHING: dict[str, tuple[Reply, str | None]] = {
-    "an upstream's error": (ended_by("error", message=EMPTY, error={"code": 502}), "server_error"),
-    "no message": (ended_by("stop", message=None), "malformed_response"),
-    "an empty text": (ended_by("stop", message=EMPTY), None),
-}
-
-
-@pytest.mark.parametrize("case", SAYS_NOTHING)
-async def test_an_empty_completion_is_an_answer_or_a_failure(
-    providers: ProviderServer, records: Records, case: str
-) -> None:
-    """Its choice says which; the SDK's response does not."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
-    primary.standing, kind = SAYS_NOTHING[case]
-    models = SDK.model(primary), SDK.model(fallback)
-    output = await SDK.run(FallbackModel(*models, observers=[records]))
-    assert output == (f"hello from {fallback.name}" if kind else "")
-    assert records.calls[0].attempts[0].kind == kind
-
-
 @pytest.mark.parametrize("case", UNREADABLE)
 async def test_what_the_sdk_cannot_read_is_no_answer(
     providers: ProviderServer, records: Records, case: str
