@@ -61,13 +61,15 @@ class ApiKey:
         key: The key; never shown.
 
     Raises:
-        FallbackConfigError: It is empty or no text.
+        FallbackConfigError: It is no text; an empty one is refused by the provider alone.
     """
 
     __slots__ = ("__weakref__", "_key", "fingerprint")
 
     def __init__(self, key: str) -> None:
-        require_text("key", key, "pass the key; is the variable that it comes from set?")
+        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
+            fix = "pass the key; is the variable that it comes from set?"
+            raise FallbackConfigError.about("key", f"got a {type(key).__name__}", fix)
         self._key = key
         self.fingerprint = _digest(key)[:16]
 

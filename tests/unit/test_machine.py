@@ -226,7 +226,7 @@ class Histories(RuleBasedStateMachine, FallbackObserver):
         chain = [Target(f"t{n}", context_window=windows[n]) for n in range(length)]
         config = FallbackConfig(max_attempts=max_attempts, switch_after=switch_after, wait=wait)
         policy = FallbackPolicy(chain, config, observers=[self])
-        self.limit = max_attempts or max(3, length)
+        self.limit = max_attempts or max(3, (length - 1) * switch_after + 1)
         self.unfit = {position for position in unfit if position < length}
         if len(self.unfit) == length:
             self.unfit = set()
