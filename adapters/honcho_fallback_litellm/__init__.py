@@ -13,10 +13,7 @@ if find_spec("litellm") is None:
     )
 
 if TYPE_CHECKING:
-    from honcho_fallback_litellm._proxy import (
-        FallbackProxyHandler,
-        proxy_handler,
-    )
+    from honcho_fallback_litellm._proxy import FallbackProxyHandler, proxy_handler
     from honcho_fallback_litellm._strategy import FallbackRoutingStrategy
     from honcho_fallback_litellm._warm import warm_up
 

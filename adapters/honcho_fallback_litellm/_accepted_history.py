@@ -41,12 +41,7 @@ def provider_of(target: Target) -> Provider:
 
 
 def accepted_chat(messages: Sequence[Any], provider: Provider) -> list[Any]:
-    """Return a chat as a provider accepts it; messages that it may have written stay.
-
-    Args:
-        messages: Dicts, or LiteLLM's objects; left as they are.
-        provider: Of the deployment that is asked.
-    """
+    """Return a copy of a chat as a provider accepts it; what it may have written stays."""
     if not all(isinstance(one, dict | BaseModel) for one in messages):
         return [*messages]  # LiteLLM says what is wrong with it
     call_ids = provider.call_ids()
@@ -94,12 +89,8 @@ def _is_packed(block: Any) -> bool:
 def accepted_items(items: list[Any], provider: Provider, *, is_stranger: bool) -> list[Any]:
     """Return the input of a Responses request as a deployment accepts it.
 
-    The primary gets its own reasoning back, until a deployment of another API has answered.
-
-    Args:
-        items: Dicts, or objects of an SDK; left as they are.
-        provider: Of the deployment that is asked.
-        is_stranger: Whether the deployment has another account than the primary.
+    The primary gets its own reasoning back, until a deployment of another API has answered; a
+    stranger, which has another account than the primary, gets none.
     """
     others = {_OPENAI, _LITELLM} - {_OPENAI if provider.family == _OPENAI else _LITELLM}
     if not is_stranger and others.isdisjoint(map(_maker_of, items)):

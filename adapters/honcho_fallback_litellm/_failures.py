@@ -110,9 +110,8 @@ def _classify(
         return _NO_ROOM._replace(error=type(error).__name__)
     if isinstance(error, Exception):
         error = provider_error(error)
-    native = None
-    if type(error).__module__.startswith(("litellm.", "openai.")):
-        native = _native(error)
+    is_theirs = type(error).__module__.startswith(("litellm.", "openai."))
+    native = _native(error) if is_theirs else None
     if native is None:
         return inner(error)
     failure, name = inner(native), type(error).__name__

@@ -113,14 +113,7 @@ class Lists:
         return flag, "fallbacks" if direct or self._entries[name] is None else name
 
     def rehearsal(self, error: Exception) -> dict[str, Any] | None:
-        """Return the request that has LiteLLM walk its lists as behind an error.
-
-        Args:
-            error: What the chain ended with.
-
-        Returns:
-            None where LiteLLM has no list for that group and that error.
-        """
+        """Return the request that has LiteLLM walk its list for an error, None without one."""
         way = self._way(error)
         if way is None or not self._own[way[1]]:
             return None
@@ -128,12 +121,7 @@ class Lists:
         return {**kept, **self.cut(), way[0]: True}
 
     async def walk(self, endpoint: Endpoint, bucket: str, error: Exception) -> Any:
-        """Ask a list's targets from the first chain on.
-
-        Args:
-            endpoint: Which was called.
-            bucket: The name of the metadata that LiteLLM writes into.
-            error: What was raised before.
+        """Ask the targets of the list for an error from the first chain on.
 
         Raises:
             Exception: The error, where nobody answered.

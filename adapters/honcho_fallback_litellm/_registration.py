@@ -113,7 +113,10 @@ def check_router(router: Any, chains: Chains) -> Registration:
         if isinstance(chain, str):
             registration.problems[label] = chain
             spoilt.append((group, deployments))
-        registration.hints.extend(_hints_of(label, deployments) if chain is None else [])
+        for one in deployments if chain is None else ():
+            if hint := misplaced_rank(one):
+                text = f"{name_of(one)} in group {label} has no {RANK}; {hint}"
+                registration.hints.append(text)
     if not registration.chains:
         raise _no_chain(registration)
     for group, deployments in spoilt:
@@ -141,12 +144,6 @@ def _models_of(deployments: list[Deployment]) -> list[str]:
         f"{model} ({name})" if several[model] > 1 else model
         for model, name in zip(models, names, strict=True)
     ]
-
-
-def _hints_of(group: str, deployments: list[Deployment]) -> list[str]:
-    """Say of deployments without a rank what may be meant for one."""
-    hints = [(name_of(one), misplaced_rank(one)) for one in deployments]
-    return [f"{name} in group {group} has no {RANK}; {hint}" for name, hint in hints if hint]
 
 
 def _no_chain(registration: Registration) -> FallbackConfigError:

@@ -87,9 +87,8 @@ def deployments_of(router: Any, name: str, request: Mapping[str, Any]) -> list[D
     if deployments or known:
         return [*deployments]
     lists = setting(router, "fallbacks") or ()
-    default = next((one["*"] for one in lists if isinstance(one, dict) and one.get("*")), [None])[
-        0
-    ]
+    defaults = [one["*"] for one in lists if isinstance(one, dict) and one.get("*")]
+    default = defaults[0][0] if defaults else None
     return deployments_of(router, default, request) if default not in (None, name) else []
 
 
