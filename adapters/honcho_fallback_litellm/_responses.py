@@ -45,7 +45,7 @@ def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> An
             carrier.record = record  # type: ignore[attr-defined] # errors take any attribute
         return carrier
     hidden = _hidden_params(carrier)
-    if hidden is None or RECORD in hidden:
+    if RECORD in hidden:
         return carrier
     headers = {**(hidden.get("additional_headers") or {}), **headers_of(record, answering)}
     failed = sum(one.kind is not None for one in record.attempts)
@@ -58,17 +58,14 @@ def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> An
 def count_hops(answer: Any, hops: int) -> Any:
     """Let an answer say how many groups were asked before, as LiteLLM says it, and return it."""
     hidden = _hidden_params(answer)
-    if hidden is not None:
-        headers = hidden.get("additional_headers") or {}
-        hidden["additional_headers"] = {**headers, "x-litellm-attempted-fallbacks": hops}
+    headers = hidden.get("additional_headers") or {}
+    hidden["additional_headers"] = {**headers, "x-litellm-attempted-fallbacks": hops}
     return answer
 
 
 def renew(carrier: Any, record: CallRecord) -> None:
     """Replace the record of a stream, which was attached while it was still running."""
-    hidden = _hidden_params(carrier)
-    if hidden is not None:
-        hidden[RECORD] = record.to_dict()
+    _hidden_params(carrier)[RECORD] = record.to_dict()
 
 
 def headers_of(record: CallRecord, answering: str | None = None) -> dict[str, str]:
@@ -87,8 +84,7 @@ def headers_of(record: CallRecord, answering: str | None = None) -> dict[str, st
 
 def deployment_of(answer: Any) -> str:
     """Return the id of the deployment that LiteLLM has an answer from."""
-    hidden = _hidden_params(answer) or {}
-    return str(hidden.get("model_id") or "another group")
+    return str(_hidden_params(answer).get("model_id") or "another group")
 
 
 def is_stream(answer: Any) -> bool:
@@ -118,7 +114,7 @@ def refuse_made_up(chunk: Any, target: Target) -> None:
     delta: Any = getattr(choice, "delta", None)
     if delta is None or choice.finish_reason != "stop" or any(value for _, value in delta):
         return
-    is_free = target.provider in _NAME_THE_ROLE or "usage" in (_hidden_params(chunk) or ())
+    is_free = target.provider in _NAME_THE_ROLE or "usage" in _hidden_params(chunk)
     if is_free and read_answer(chunk).usage is None:
         raise _malformed(f"{target.name} sent a stream that says nothing")
 
@@ -173,16 +169,17 @@ def _malformed(why: str) -> AnswerRejected:
     return AnswerRejected(Failure.of(FailureKind.MALFORMED_RESPONSE, reason=why))
 
 
-def _hidden_params(carrier: Any) -> dict[str, Any] | None:
+def _hidden_params(carrier: Any) -> dict[str, Any]:
+    """Return what LiteLLM keeps beside an answer; a dict for nobody where there is no place."""
     is_dict = isinstance(carrier, dict)  # as an answer of Messages is
     hidden = carrier.get(_HIDDEN) if is_dict else getattr(carrier, _HIDDEN, None)
-    if isinstance(hidden, dict) or is_dict:
-        return hidden if isinstance(hidden, dict) else None
-    try:
-        carrier._hidden_params = hidden = {}  # noqa: SLF001 # where LiteLLM itself keeps such things
-    except (AttributeError, TypeError, ValueError):
-        return None
-    return hidden
+    if isinstance(hidden, dict):
+        return hidden
+    kept: dict[str, Any] = {}
+    with suppress(AttributeError, TypeError, ValueError):
+        if not is_dict:
+            carrier._hidden_params = kept  # noqa: SLF001 # where LiteLLM itself keeps such things
+    return kept
 
 
 def _field(value: str) -> str:

@@ -22,8 +22,7 @@ async def astream_of(call: RouterCall) -> Any:
     first = await anext(chunks, None)
     if first is not call.opened:
         return _managed_stream(call, chunks, first)
-    async for _ in chunks:  # a whole answer in place of a stream
-        pass
+    await anext(chunks, None)  # a whole answer in place of a stream: the call ends with it
     return attach(first, call.run.record)
 
 
@@ -33,22 +32,17 @@ def stream_of(call: RouterCall) -> Any:
     first = next(chunks, None)
     if first is not call.opened:
         return _managed_stream(call, chunks, first)
-    for _ in chunks:  # a whole answer in place of a stream
-        pass
+    next(chunks, None)  # a whole answer in place of a stream: the call ends with it
     return attach(first, call.run.record)
 
 
 def _managed_stream(call: RouterCall, chunks: Any, first: Any) -> Any:
-    """Return a stream of chunks that looks like LiteLLM's.
-
-    Args:
-        call: Whose stream it is; open.
-        chunks: What the policy hands out.
-        first: Of the chunks, or None where there is none.
-    """
-    inner = call.opened
-    attributes = getattr(inner, "__dict__", None)
-    kind = ManagedStream if attributes is None else _like(_named_class(type(inner)))
+    """Return a stream that looks like LiteLLM's, of the policy's chunks behind the first."""
+    attributes, kind = getattr(call.opened, "__dict__", None), ManagedStream
+    if attributes is not None:
+        # The class that callers can know: LiteLLM makes some anew in every call.
+        classes = type(call.opened).__mro__
+        kind = _like(next(one for one in classes if "<locals>" not in one.__qualname__))
     stream = kind.__new__(kind)
     if attributes is not None:
         stream.__dict__ = attributes  # shared: LiteLLM and its callers write into both
@@ -72,38 +66,37 @@ class ManagedStream:
     __aiter__ = __iter__
 
     async def __anext__(self) -> Any:
-        broken = None
         try:
             while self._hides(chunk := self._begun() or await anext(self.chunks)):
                 pass
-        except StopAsyncIteration:
-            renew(self, self.call.run.record)
-            raise
         except Exception as error:  # noqa: BLE001 # the caller knows LiteLLM's
-            broken = self.call.final(error)
+            end = self._end_of(error)
         else:
             return chunk
         try:
-            raise broken
+            raise end
         finally:
-            del broken  # what is raised refers to this frame
+            del end  # what is raised refers to this frame
 
     def __next__(self) -> Any:
-        broken = None
         try:
             while self._hides(chunk := self._begun() or next(self.chunks)):
                 pass
-        except StopIteration:
-            renew(self, self.call.run.record)
-            raise
         except Exception as error:  # noqa: BLE001 # the caller knows LiteLLM's
-            broken = self.call.final(error)
+            end = self._end_of(error)
         else:
             return chunk
         try:
-            raise broken
+            raise end
         finally:
-            del broken  # what is raised refers to this frame
+            del end  # what is raised refers to this frame
+
+    def _end_of(self, error: Exception) -> Exception:
+        """Return what the caller gets for what has ended the chunks."""
+        if not isinstance(error, StopIteration | StopAsyncIteration):
+            return self.call.final(error)
+        renew(self, self.call.run.record)
+        return error
 
     def _begun(self) -> Any:
         """Return the first chunk, once."""
@@ -118,22 +111,15 @@ class ManagedStream:
         return answer.usage is not None and answer.finish_reason is None and not carries(chunk)
 
     async def aclose(self) -> None:
-        """Stop reading; the record says so."""
         await self.chunks.aclose()
 
     def close(self) -> None:
-        """Stop reading; the record says so."""
         self.chunks.close()
 
 
 @cache
 def _like(kind: type) -> type[ManagedStream]:
     return type(f"Managed{kind.__name__}", (ManagedStream, kind), {"__module__": __name__})
-
-
-def _named_class(kind: type) -> type:
-    """Return the class that callers can know: LiteLLM makes some anew in every call."""
-    return next(one for one in kind.__mro__ if "<locals>" not in one.__qualname__)
 
 
 def _may_tell_usage(chunk: Any) -> bool:
