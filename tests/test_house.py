@@ -242,7 +242,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "simulate": (1058, ("honcho_fallback/simulate",)),
     "cli": (586, ("honcho_fallback/cli",)),
     "langchain": (4119, ("adapters/honcho_fallback_langchain",)),
-    "litellm": (2753, ("adapters/honcho_fallback_litellm",)),
+    "litellm": (2746, ("adapters/honcho_fallback_litellm",)),
     "honcho": (2015, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         1010,

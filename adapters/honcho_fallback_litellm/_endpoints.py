@@ -13,6 +13,7 @@ from contextlib import suppress
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
+from honcho_fallback_litellm._groups import ordered
 from honcho_fallback_litellm._request import required_in
 from honcho_fallback_litellm._router import (
     NARROWED,
@@ -55,35 +56,14 @@ ENDPOINTS = tuple(
 
 
 class Endpoints:
-    """Stand in for the endpoints of one Router, which is own_endpoint weakly.
+    """Stand in for the endpoints of one Router, which is held weakly."""
 
-    Args:
-        router: A ``litellm.Router``.
-        chains: Makes the chain of a group.
-        respects_cooldown: Whether who cools down by LiteLLM's account is passed over.
-    """
-
-    def __init__(self, router: Any, chains: Chains, *, respects_cooldown: bool) -> None:
-        self._router = weakref.ref(router)
-        self._chains = chains
-        self._respects_cooldown = respects_cooldown
-
-    @property
-    def router(self) -> Any:
-        """Return the Router.
-
-        Raises:
-            ReferenceError: It is gone. Not a RuntimeError: LiteLLM's sync methods would run the
-                whole call again.
-        """
-        router = self._router()
-        if router is None:
-            raise ReferenceError("the Router of this FallbackRoutingStrategy is gone")
-        return router
+    def __init__(self, router: Any, chains: Chains) -> None:
+        self._router, self._chains = weakref.ref(router), chains
 
     def install(self) -> None:
         """Replace the endpoints that this Router has."""
-        router = self.router
+        router = self._router()
         for endpoint in ENDPOINTS:
             own = getattr(router, endpoint.name, None)
             if own is not None:
@@ -96,64 +76,24 @@ class Endpoints:
         async def in_a_task(*args: Any, **kwargs: Any) -> Any:
             theirs = own_endpoint()
             call = self._read(endpoint, theirs, args, kwargs)
-            return await (theirs(*args, **kwargs) if call is None else self._aask(call))
+            return await (theirs(*args, **kwargs) if call is None else _aask(call))
 
         def in_a_thread(*args: Any, **kwargs: Any) -> Any:
             theirs = own_endpoint()
             call = self._read(endpoint, theirs, args, kwargs)
-            return theirs(*args, **kwargs) if call is None else self._ask(call)
+            return theirs(*args, **kwargs) if call is None else _ask(call)
 
         replacement: Any = update_wrapper(in_a_task if endpoint.is_async else in_a_thread, own)
         del replacement.__wrapped__  # it would hold the Router as well
         return replacement
 
-    async def _aask(self, call: RouterCall) -> Any:
-        """Ask the chain, and the Router's own lists behind it, in this task."""
-        error, where = None, None
-        if call.of_group is not None:
-            where = await arotation(call.router, call.of_group.ids, call.request)
-        plain = call.begin(where, respects_cooldown=self._respects_cooldown)
-        try:
-            if plain is not None:
-                return await call.own(**plain)
-            return await (astream_of(call) if call.wants_stream else call.aanswer())
-        except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
-            error = call.final(raised)
-        try:
-            rest = call.rehearsal(error)
-            if rest is not None:
-                with suppress(Exception):  # the chain's own error says more
-                    return call.with_record(await call.own(**rest))
-            return call.with_record(await call.walk(error))
-        finally:
-            del error  # what is raised refers to this frame
-
-    def _ask(self, call: RouterCall) -> Any:
-        """Ask the chain, and the Router's own lists behind it, in this thread."""
-        error, where = None, None
-        if call.of_group is not None:
-            where = rotation(call.router, call.of_group.ids, call.request)
-        plain = call.begin(where, respects_cooldown=self._respects_cooldown)
-        try:
-            if plain is not None:
-                return call.own(**plain)
-            return stream_of(call) if call.wants_stream else call.answer()
-        except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
-            error = call.final(raised)
-        try:
-            rest = call.rehearsal(error)
-            if rest is not None:
-                with suppress(Exception):  # the chain's own error says more
-                    return call.with_record(call.own(**rest))
-            return call.with_record(in_a_loop(call.walk, error))
-        finally:
-            del error  # what is raised refers to this frame
-
     def _read(
         self, endpoint: Endpoint, own: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> RouterCall | None:
         """Read a request that has to do with a chain; None leaves it to LiteLLM."""
-        router, names = self.router, endpoint.parameters
+        router, names = self._router(), endpoint.parameters
+        if router is None:  # a RuntimeError would have LiteLLM's sync methods run the call again
+            raise ReferenceError("the Router of this FallbackRoutingStrategy is gone")
         request = {**dict(zip(names, args, strict=False)), **kwargs}
         group = request.get("model")
         # A request that is narrowed already is one of ours, which LiteLLM hands on to itself.
@@ -166,8 +106,50 @@ class Endpoints:
         is_single = is_ours or request.get("specific_deployment")
         chain = None if is_single else self._chains.of(group, deployments)
         if chain is not None:
-            deployments = chain.ordered(deployments)
+            deployments = ordered(deployments)
         call = RouterCall(
             chain, router, endpoint, own, request, deployments, self._chains, required
         )
         return call if required or chain is not None or call.lists.cut() else None
+
+
+async def _aask(call: RouterCall) -> Any:
+    """Ask the chain, and the Router's own lists behind it, in this task."""
+    group = call.of_group
+    where = await arotation(call.router, group.ids, call.request) if group else None
+    plain = call.begin(where)
+    try:
+        if plain is not None:
+            return await call.own(**plain)
+        return await (astream_of(call) if call.wants_stream else call.aanswer())
+    except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
+        error = call.final(raised)
+    try:
+        rest = call.rehearsal(error)
+        if rest is not None:
+            with suppress(Exception):  # the chain's own error says more
+                return call.with_record(await call.own(**rest))
+        return call.with_record(await call.walk(error))
+    finally:
+        del error  # what is raised refers to this frame
+
+
+def _ask(call: RouterCall) -> Any:
+    """Ask the chain, and the Router's own lists behind it, in this thread."""
+    group = call.of_group
+    where = rotation(call.router, group.ids, call.request) if group else None
+    plain = call.begin(where)
+    try:
+        if plain is not None:
+            return call.own(**plain)
+        return stream_of(call) if call.wants_stream else call.answer()
+    except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
+        error = call.final(raised)
+    try:
+        rest = call.rehearsal(error)
+        if rest is not None:
+            with suppress(Exception):  # the chain's own error says more
+                return call.with_record(call.own(**rest))
+        return call.with_record(in_a_loop(call.walk, error))
+    finally:
+        del error  # what is raised refers to this frame

@@ -54,11 +54,6 @@ class Chain(NamedTuple):
     providers: tuple[Provider, ...]
     strangers: frozenset[int]
 
-    def ordered(self, deployments: Sequence[Deployment]) -> list[Deployment]:
-        """List deployments in the chain's order."""
-        by_id = {id_of(one): one for one in deployments}
-        return [by_id[one] for one in self.ids]
-
 
 class Chains:
     """Make the chain of each group, and make it anew when its deployments change.
@@ -66,9 +61,15 @@ class Chains:
     A group with a mistake in it stays LiteLLM's until it is mended.
     """
 
-    def __init__(self, config: FallbackConfig, observers: tuple[FallbackObserver, ...]) -> None:
-        self.config = config
-        self._observers = observers
+    def __init__(
+        self,
+        config: FallbackConfig,
+        observers: tuple[FallbackObserver, ...],
+        *,
+        respects_cooldown: bool,
+    ) -> None:
+        self.config, self._observers = config, observers
+        self.respects_cooldown = respects_cooldown  # who cools down is asked last
         # A chain is a pure function of its key: a race builds it twice and nothing else. A text
         # is what is wrong with the group.
         self._made: dict[tuple[Any, ...], Chain | str] = {}
@@ -132,13 +133,11 @@ class Chains:
 
 
 def ordered(deployments: Sequence[Deployment]) -> list[Deployment]:
-    """List a group's deployments, the primary first; none where nobody has a rank.
+    """List the deployments of a group where some have a rank, the primary first.
 
     Raises:
         FallbackConfigError: The ranks make no order; the message has every mistake.
     """
-    if all(_rank_in(one) is None for one in deployments):
-        return []
     by_rank: dict[int, Deployment] = {}
     problems: list[str] = []
     for one in deployments:
@@ -197,7 +196,7 @@ def misplaced_rank(deployment: Deployment) -> str | None:
 
 def label_of(group: str, deployments: Iterable[Deployment]) -> str:
     """Name a group as its YAML does, also where an alias or a wildcard was asked for."""
-    homes = _homes_of(deployments)
+    homes = {home_of(one) for one in deployments}
     names = {name for name, _ in homes}
     teams = {team for _, team in homes if team is not None}
     name = next(iter(names)) if len(names) == 1 else group
@@ -212,10 +211,6 @@ def home_of(deployment: Deployment) -> tuple[Any, Any]:
     team = info.get("team_id")
     public = info.get("team_public_model_name") if team is not None else None
     return public or deployment["model_name"], team
-
-
-def _homes_of(deployments: Iterable[Deployment]) -> frozenset[tuple[Any, Any]]:
-    return frozenset(home_of(one) for one in deployments)
 
 
 def _rank_in(deployment: Deployment) -> Any:
@@ -255,7 +250,9 @@ def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
         name = distinct_name(name_of(one), [target.name for target in targets])
         # Not through credential=: the key is LiteLLM's, there is nothing here to refresh.
         identity = _identity_of(one, model, provider)
-        window = _window_of(one, model, provider)
+        window = (one.get("model_info") or {}).get("max_input_tokens")
+        if window is None:
+            window = _known_of(model, provider).get("max_input_tokens")
         # What goes into the request: all but what LiteLLM itself takes.
         params = {
             key: value
@@ -267,7 +264,7 @@ def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
             provider,
             name,
             params=params,
-            context_window=window,
+            context_window=window if type(window) is int and window > 0 else None,
             identity=identity,
             labels=labels_of(one),
         )
@@ -305,13 +302,6 @@ def _known_of(model: str, provider: str | None) -> dict[str, Any]:
     """Return what LiteLLM's list of prices says of a model."""
     costs: Any = litellm.model_cost
     return costs.get(f"{provider}/{model}") or costs.get(model) or {}
-
-
-def _window_of(deployment: Deployment, model: str, provider: str | None) -> int | None:
-    window = (deployment.get("model_info") or {}).get("max_input_tokens")
-    if window is None:
-        window = _known_of(model, provider).get("max_input_tokens")
-    return window if type(window) is int and window > 0 else None
 
 
 def _identity_of(deployment: Deployment, model: str, provider: str | None) -> str:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import litellm
@@ -52,7 +53,7 @@ _NO_USAGE = {"input_tokens": 0, "output_tokens": 0, "total_tokens": 0}
 _TIMEOUTS = ("timeout", "request_timeout")
 
 
-@dataclass(eq=False, repr=False, slots=True)
+@dataclass(eq=False, repr=False)
 class RouterCall:
     """Hold a request that has to do with a chain: its own, or one in a list behind it."""
 
@@ -75,7 +76,6 @@ class RouterCall:
     has_begun: bool = False  # that stream
     attempt: Attempt | None = None  # the last one
     errors: list[Exception] = field(default_factory=list[Exception])
-    _lists: Lists | None = None
 
     @property
     def wants_stream(self) -> bool:
@@ -87,12 +87,10 @@ class RouterCall:
         is_own = self.endpoint.is_generic or "litellm_metadata" in self.request
         return "litellm_metadata" if is_own else "metadata"
 
-    @property
+    @cached_property
     def lists(self) -> Lists:
         """Return the lists of other groups that stand behind this one."""
-        if self._lists is None:
-            self._lists = Lists(self.router, self.request, self._is_chain)
-        return self._lists
+        return Lists(self.router, self.request, self._is_chain)
 
     def _is_chain(self, target: Any) -> bool:
         name = target.get("model") if isinstance(target, dict) else target
@@ -102,9 +100,7 @@ class RouterCall:
 
     # The start.
 
-    def begin(
-        self, rotation: Rotation | None, *, respects_cooldown: bool
-    ) -> dict[str, Any] | None:
+    def begin(self, rotation: Rotation | None) -> dict[str, Any] | None:
         """Begin to ask the chain, or return what LiteLLM is asked: it says no, or knows no chain.
 
         A deployment that cools down is asked after the others: one that may have recovered is
@@ -112,15 +108,15 @@ class RouterCall:
 
         Args:
             rotation: Whom LiteLLM would choose from; None where the group is no chain.
-            respects_cooldown: Whether who cools down is asked last.
         """
-        chain, required = self.of_group, self.required
-        self.goes_elsewhere = self.request.get("disable_fallbacks") is not True
+        chain, required, request = self.of_group, self.required, self.request
+        respects_cooldown = self.chains.respects_cooldown
+        self.goes_elsewhere = request.get("disable_fallbacks") is not True
         if chain is None or rotation is None:
             narrowed = {NARROWED: self._unlabelled()} if required else {}
-            return {**self.request, **self.lists.cut(), **narrowed}
+            return {**request, **self.lists.cut(), **narrowed}
         config, ids = chain.config, chain.ids
-        options = options_of(self.request, config)
+        options = options_of(request, config)
         degrades = not options.get("must_not_degrade", config.must_not_degrade)
         if required:
             options["require"] = required
@@ -133,11 +129,11 @@ class RouterCall:
         fit = [one for one in allowed if ids[one] in healthy or ids[one] in cooling]
         if allowed and not fit:
             others = [ids[one] for one in range(len(ids)) if one not in allowed]
-            request = {**self.request, **self.lists.cut()}
+            plain = {**request, **self.lists.cut()}
             if others:
                 self.goes_elsewhere = degrades and self.goes_elsewhere
-                request |= {**({} if degrades else ONE_REQUEST), NARROWED: others}
-            return request
+                plain |= {**({} if degrades else ONE_REQUEST), NARROWED: others}
+            return plain
         resting = [one for one in fit if ids[one] not in healthy]
         if config.cooldown is not None and respects_cooldown and len(resting) < len(fit):
             fit = [one for one in fit if ids[one] in healthy]  # two memories: LiteLLM's is obeyed
@@ -158,7 +154,10 @@ class RouterCall:
         self.asks_chain, self.goes_elsewhere = True, degrades
         self.by_id = frozenset(ids[one] for one in resting)
         if wants_content:
-            self._report_request()
+            messages = request.get("messages")
+            asked = request.get("input", request.get("prompt")) if messages is None else messages
+            parameters = {name: request[name] for name in PARAMETERS if name in request}
+            self.run.report(input=asked, parameters=parameters)
         return None
 
     def _unlabelled(self) -> list[str]:
@@ -171,23 +170,12 @@ class RouterCall:
             raise FallbackConfigError.about("require", problem, "give a deployment these tags")
         return [*excluded]
 
-    def _report_request(self) -> None:
-        """Tell observers what is asked."""
-        request = self.request
-        messages = request.get("messages")
-        self.run.report(
-            input=request.get("input", request.get("prompt")) if messages is None else messages,
-            parameters={name: request[name] for name in PARAMETERS if name in request},
-        )
-
     # Its attempts.
 
     async def aanswer(self) -> Any:
-        """Ask the chain in this task; the answer carries the record."""
         return attach(await self.chain.policy.acall(self.aask, run=self.run), self.run.record)
 
     def answer(self) -> Any:
-        """Ask the chain in this thread; the answer carries the record."""
         return attach(self.chain.policy.call(self.ask, run=self.run), self.run.record)
 
     async def aask(self, attempt: Attempt) -> Any:
@@ -259,7 +247,8 @@ class RouterCall:
             for name in REHEARSALS:  # of a failure: for the first request
                 request.pop(name, None)
         params = deployment["litellm_params"]
-        some_think = any(map(_is_asked_to_think, self.deployments))
+        given = [one["litellm_params"] for one in self.deployments]
+        some_think = any(one.get(name) for one in given for name in _THINKING)
         if chain.strangers or some_think:
             self._give_history(position, request, others_think=some_think)
         self._give_time(attempt.timeout, params, request)
@@ -286,7 +275,9 @@ class RouterCall:
             params = deployment["litellm_params"]
             settings = {one: request.get(one) or params.get(one) for one in _THINKING}
             asked = {one: value for one, value in settings.items() if value}
-            if not (asked and _may_adapt(asked) and adapts_thinking(deployment)):
+            thinking = asked.get("thinking")
+            is_told = isinstance(thinking, dict) and thinking.get("type") == "enabled"
+            if not asked or is_told or not adapts_thinking(deployment):
                 history, switched_off = as_it_thinks(
                     history, asked, made_by=made_by, others_think=others_think
                 )
@@ -315,16 +306,14 @@ class RouterCall:
         default: Any = None if is_set else getattr(litellm, "request_timeout", None)
         tier = request.get("service_tier")
         streams = (("stream_timeout",),) if request.get("stream") is True else ()
+        timeouts: list[Any] = []
         for some in (*streams, _TIMEOUTS):
-            by_tier = [params.get(f"{name}_by_service_tier") or {} for name in some]
-            timeouts = [request.get(name) for name in some]
-            timeouts += [one.get(tier) for one in by_tier] + [params.get(name) for name in some]
+            timeouts += [request.get(name) for name in some]
+            timeouts += [(params.get(f"{name}_by_service_tier") or {}).get(tier) for name in some]
+            timeouts += [params.get(name) for name in some]
             own = [getattr(router, name, None) for name in some]
             timeouts += [value for value in own if value != default]
-            for value in timeouts:
-                if value is not None:
-                    return value
-        return None
+        return next((value for value in timeouts if value is not None), None)
 
     def _give_time(
         self, seconds: float | None, params: dict[str, Any], request: dict[str, Any]
@@ -349,10 +338,9 @@ class RouterCall:
 
     def _tells_usage_if_asked(self, deployment: Deployment, request: dict[str, Any]) -> bool:
         params = deployment["litellm_params"]
-        is_chat = "messages" in self.request and not self.endpoint.is_generic
-        if not is_chat or request.get("stream") is not True:
-            return False
-        if request.get("stream_options") or params.get("stream_options"):
+        is_chat = "messages" in request and not self.endpoint.is_generic
+        is_told = request.get("stream_options") or params.get("stream_options")
+        if not is_chat or is_told or request.get("stream") is not True:
             return False
         model, (_, provider) = str(params["model"]), model_of(deployment)
         return "stream_options" in (litellm.get_supported_openai_params(model, provider) or ())
@@ -422,15 +410,6 @@ class RouterCall:
         return (
             attach(answer, self.run.record, deployment_of(answer)) if self.asks_chain else answer
         )
-
-
-def _may_adapt(asked: dict[str, Any]) -> bool:
-    thinking = asked.get("thinking")
-    return not isinstance(thinking, dict) or thinking.get("type") != "enabled"
-
-
-def _is_asked_to_think(deployment: Deployment) -> bool:
-    return any(map(deployment["litellm_params"].get, _THINKING))
 
 
 async def _once(answer: Any) -> AsyncIterator[Any]:

@@ -46,11 +46,13 @@ class FallbackRoutingStrategy:
         respect_cooldown: bool | None = None,
     ) -> None:
         config = check_config(FallbackConfig() if config is None else config)
-        observers = check_observers(observers)
-        self._chains = Chains(config.replace(on_exhausted="last"), observers)
-        self._respects_cooldown = config.cooldown is None
-        if respect_cooldown is not None:
-            self._respects_cooldown = respect_cooldown
+        if respect_cooldown is None:
+            respect_cooldown = config.cooldown is None
+        self._chains = Chains(
+            config.replace(on_exhausted="last"),
+            check_observers(observers),
+            respects_cooldown=respect_cooldown,
+        )
         self._router: weakref.ref[Any] | None = None
         self.registration: Registration | None = None
 
@@ -78,8 +80,7 @@ class FallbackRoutingStrategy:
         # Where labels are required and no group is a chain nobody without them may be asked.
         made = None if self._chains.config.require else check_router(router, self._chains)
         if registered is None:
-            endpoints = Endpoints(router, self._chains, respects_cooldown=self._respects_cooldown)
-            endpoints.install()
+            Endpoints(router, self._chains).install()
             self._router = weakref.ref(router)
         self.registration = made or check_router(router, self._chains)
         logger.info("%s", self.registration)
