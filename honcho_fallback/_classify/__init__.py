@@ -140,8 +140,7 @@ class _CauseWalk(NamedTuple):
     def _failure(
         self, row: Row, status: int | None, facts: Facts, *, by_rule: bool = False
     ) -> Failure:
-        kind, reason = row.kind, row.reason
-        reached, scope = row.reached, row.scope
+        kind, reason, reached, scope = row.kind, row.reason, row.reached, row.scope
         wait, again = None, True
         if KINDS[kind].states_wait:
             wait, again = read_waits(facts.headers, facts.document.waits)

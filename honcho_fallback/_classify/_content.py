@@ -76,12 +76,11 @@ def content_of(item: Any) -> Any:
         return None
     for path in shape.inside:
         messages = shape.parts_of(item, path)
-        if messages:
-            contents = [content_of(message) for message in messages]
-            if len(contents) > 1:  # among them what has no shape, a tool's message
-                pairs = zip(contents, messages, strict=True)
-                contents = [message if content is None else content for content, message in pairs]
-            return contents[0] if len(contents) == 1 else contents
+        if len(messages) == 1:
+            return content_of(messages[0])
+        if messages:  # among them what has no shape, a tool's message
+            pairs = zip(map(content_of, messages), messages, strict=True)
+            return [message if content is None else content for content, message in pairs]
     contents = [_message(item, part, shape) for part in shape.parts_of(item)]
     return contents[0] if len(contents) == 1 else contents or None
 

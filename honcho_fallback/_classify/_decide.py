@@ -131,10 +131,9 @@ def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, i
         return specific, facts.error or inner or facts.status
     if row is not None and (catch_all or stated is None):
         return row, facts.status
-    by_status = _of_status(number)
     if number in _GATEWAYS_OWN and (is_page or facts.has_body is False):
         return _WORDLESS, facts.status
-    return by_status, facts.error or facts.status
+    return _of_status(number), facts.error or facts.status
 
 
 def _without_status(
@@ -206,11 +205,8 @@ def _of_status(status: int) -> Row:
 
 
 def _coded(codes: Sequence[str], status: int) -> Row | None:
-    for code in codes:
-        row = CODES.get(code)
-        if row is not None and (not row.statuses or status in row.statuses):
-            return row
-    return None
+    rows = (CODES[code] for code in codes if code in CODES)
+    return next((row for row in rows if not row.statuses or status in row.statuses), None)
 
 
 def _missing_part(exc: BaseException) -> Row | None:

@@ -184,9 +184,8 @@ def read_facts(exc: BaseException) -> Facts:
     headers = own.get("litellm_response_headers") or own.get("headers") or answer.get("headers")
     row = class_row(cls)
     # The classes of an SDK say what happened where nothing else does.
-    names = (
-        () if status or row else (c.__name__ for c in cls.__mro__ if c.__module__ != "builtins")
-    )
+    telling = () if status or row else cls.__mro__
+    names = (c.__name__ for c in telling if c.__module__ != "builtins")
     texts = [
         text[prefix.end() :] if (prefix := _PREFIX.match(text)) else text
         for text in document.texts or (message[:TEXT_CAP],)

@@ -208,9 +208,7 @@ def _request(exc: BaseException, message: str) -> tuple[str, str, str]:
 def _is_inference(host: str, steps: list[str]) -> bool:
     # Without its last label, such as "ai", which many services have that are no model's.
     labels = re.split(r"[.-]", host.rpartition(".")[0] or host)
-    if not _HOSTS.keys().isdisjoint(labels):
-        return True
-    return any(
+    return not _HOSTS.keys().isdisjoint(labels) or any(
         bool(_ENDPOINT.fullmatch(step) or (step in _VERSIONED and _VERSION.fullmatch(before)))
         for before, step in zip(["", *steps], steps, strict=False)
     )

@@ -70,10 +70,9 @@ def of_group(
 ) -> Failure:
     """Give the failure that a group counts as what became of all its requests together."""
     reached = "unknown" if _lost_another(group) else worst(one.reached for one in failures)
-    scope = failure.scope
-    if scope == "endpoint" and reached != "no":
-        scope = KINDS[failure.kind].scope
-    return failure._replace(reached=reached, scope=scope)
+    if failure.scope == "endpoint" and reached != "no":
+        failure = failure._replace(scope=KINDS[failure.kind].scope)
+    return failure._replace(reached=reached)
 
 
 def _is_refusal(row: Row, facts: Facts) -> bool:
@@ -83,12 +82,9 @@ def _is_refusal(row: Row, facts: Facts) -> bool:
         return status not in NOT_REFUSED
     if row is facts.row:  # an SDK's class for an answer; a gateway is unavailable, too
         return row.kind is not Kind.OVERLOADED
-    is_providers = facts.document.is_providers
-    for number in [GENERIC.get(code, 0) for code in facts.codes]:
-        if 400 <= number < 500 and number not in NOT_REFUSED:
-            return True
-        is_providers = is_providers and number != _BAD_GATEWAY
-    return is_providers
+    numbers = {GENERIC.get(code, 0) for code in facts.codes}
+    is_refused = any(400 <= number < 500 for number in numbers - NOT_REFUSED)
+    return is_refused or (facts.document.is_providers and _BAD_GATEWAY not in numbers)
 
 
 def _tree(outermost: BaseException) -> list[BaseException]:
@@ -131,14 +127,11 @@ def _lost_another(error: BaseException) -> bool:
             counts.append(int(headers.get("x-stainless-retry-count", 0)) + 1)
         if isinstance(response, dict):  # botocore's, from 0
             counts.append(response["ResponseMetadata"]["RetryAttempts"] + 1)
-    traceback = error.__traceback__
-    while traceback is not None:
-        frame, traceback = traceback.tb_frame, traceback.tb_next
-        if frame.f_code.co_name not in RETRY_COUNTS:
-            continue
-        package, variable, attribute = RETRY_COUNTS[frame.f_code.co_name]
-        if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
-            count = frame.f_locals.get(variable)
-            count = plain(count, attribute) if attribute else count
-            counts.append(len(count) + 1 if isinstance(count, tuple) else count)
+    for frame, _ in walk_tb(error.__traceback__):
+        if frame.f_code.co_name in RETRY_COUNTS:
+            package, variable, attribute = RETRY_COUNTS[frame.f_code.co_name]
+            if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+                count = frame.f_locals.get(variable)
+                count = plain(count, attribute) if attribute else count
+                counts.append(len(count) + 1 if isinstance(count, tuple) else count)
     return any(isinstance(count, int) and count > 1 for count in counts)

@@ -12,6 +12,7 @@ from typing import Annotated, Any, TypeAlias, cast
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from honcho_fallback._classify._facts import TEXT_CAP, Facts, as_status
+from honcho_fallback._classify._read import called
 from honcho_fallback._values.errors import FallbackConfigError, nearest, unknown_name
 from honcho_fallback._values.failure import FailureKind
 from honcho_fallback.redaction import redact
@@ -121,9 +122,7 @@ def first_fitting(
     """Find the first of the user's rules, or of those by default, that fits an exception."""
     statuses, codes, text = {status, facts.status, facts.error}, facts.codes, None
     cls: Any = type(exc)
-    for rule in rules:
-        if rule.default is not default:
-            continue
+    for rule in (one for one in rules if one.default is default):
         if rule.status and statuses.isdisjoint(rule.status):
             continue
         if rule.code and not any(code in rule.code for code in codes):
@@ -185,11 +184,8 @@ def _is_named(cls: type, name: str | type) -> bool:
 
 def _text_of(exc: BaseException, facts: Facts) -> str:
     """Return what the provider wrote and what the exception shows: users read either in a log."""
-    try:
-        shown = str(exc)
-    except Exception:  # noqa: BLE001  a hostile __str__ says nothing
-        shown = ""
-    return f"{facts.message}\n{shown[:TEXT_CAP]}".lower()
+    shown = called(exc, "__str__")
+    return f"{facts.message}\n{shown[:TEXT_CAP] if isinstance(shown, str) else ''}".lower()
 
 
 def _entries(source: object, number: int) -> Iterable[Rule | tuple[Mapping[str, Any], str, str]]:
