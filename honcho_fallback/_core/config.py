@@ -50,6 +50,7 @@ DEFAULT_FALLBACK_ON = frozenset(kind for kind, facts in KINDS.items() if facts.s
 # Full jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"): 0.5 s doubling to 8 s.
 DEFAULT_WAIT = tenacity.wait_random_exponential(multiplier=0.5, max=8)
 
+_KINDS = tuple(FailureKind)
 _WAIT = "a tenacity wait strategy, or seconds as a number such as 1.5"
 
 
@@ -138,15 +139,12 @@ class FallbackConfig(BaseModel):
         Takes(
             "a set of kinds such as {'rate_limit', 'timeout'}, without 'cancelled': a cancelled "
             "call stays cancelled",
-            tuple(FailureKind),
+            _KINDS,
         ),
     ] = DEFAULT_FALLBACK_ON
     switch_after: Annotated[
         Count | Mapping[FailureKind, Count],
-        Takes(
-            "a whole number, 1 or more, or one per kind, such as {'timeout': 2}",
-            tuple(FailureKind),
-        ),
+        Takes("a whole number, 1 or more, or one per kind, such as {'timeout': 2}", _KINDS),
     ] = 1
     max_attempts: CountOrNone = None
     attempts_per_target: CountOrNone = None
@@ -190,6 +188,8 @@ class FallbackConfig(BaseModel):
     def __init__(self, **options: Unpack[ConfigOptions]) -> None:
         if "rules" in options:
             options["rules"] = load_rules(options["rules"])
+        if options.get("reset") == "session":
+            options["reset"] = Sessions()
         if isinstance(options.get("cooldown"), type):  # it has a store's methods, too
             raise FallbackConfigError.about("cooldown", "got a class", "pass an object of it")
         try:
@@ -208,11 +208,6 @@ class FallbackConfig(BaseModel):
                 raise PydanticCustomError("range", "out of range")
             return tenacity.wait_fixed(wait)
         return wait
-
-    @field_validator("reset", mode="before")
-    @classmethod
-    def _session_is_a_store(cls, reset: Any) -> Any:
-        return Sessions() if reset == "session" else reset
 
     @field_validator("fallback_on")
     @classmethod

@@ -7,23 +7,14 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from functools import partial, wraps
-from typing import (
-    TYPE_CHECKING,
-    Any,
-    Concatenate,
-    ParamSpec,
-    TypeVar,
-    Unpack,
-    cast,
-    get_args,
-)
+from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, cast, get_args
 
 from honcho_fallback._classify._answers import has_content as content_of_chunk
 from honcho_fallback._core import drivers
 from honcho_fallback._core.config import FallbackConfig
 from honcho_fallback._core.observers import Observers, Restore, TurnEnd
 from honcho_fallback._core.presets import ConfigOptions
-from honcho_fallback._core.resolved import ResolvedPolicy, check_chain, nobody_fits
+from honcho_fallback._core.resolved import ResolvedPolicy, check_chain
 from honcho_fallback._core.run import FallbackRun
 from honcho_fallback._core.runtime import Runtime
 from honcho_fallback._core.shared import Sessions
@@ -490,8 +481,7 @@ def _checked_unfit(unfit: Any, policy: ResolvedPolicy) -> dict[int, str] | None:
             fix = f"pass numbers from 0 to {len(policy.chain) - 1}"
             raise FallbackConfigError.about("unfit", problem, fix)
         require_text(f"unfit[{position}]", reason, "say why this target cannot take the call")
-    why = {**policy.unfit, **unfit}
-    reasons = nobody_fits(policy.chain, policy.usable_targets, why)
+    reasons = policy.nobody_fits({**policy.unfit, **unfit})
     if reasons is not None:
         problem = f"it leaves no target to ask ({reasons})"
         fix = "leave out one that can take the call"

@@ -92,18 +92,15 @@ class TransportRecovery:
             and failure.status is None
             and failure.transient
         )
-        if not connection_lost or self._is_aggregator(target):
+        if not connection_lost or (target.provider or "").lower() in self.aggregators:
+            return None
+        host = urlsplit(target.endpoint or "").hostname or ""
+        if any(host == name or host.endswith(f".{name}") for name in self.aggregators):
             return None
         call = partial(_call_sync, self.rebuild, target)
         acall = partial(_call_async, self.rebuild, target)
         wait = min(3.0 + failures, 8.0)
         return PendingAction("rebuild", call, acall, wait, "after time for its transport")
-
-    def _is_aggregator(self, target: Target) -> bool:
-        if (target.provider or "").lower() in self.aggregators:
-            return True
-        host = urlsplit(target.endpoint or "").hostname or ""
-        return any(host == name or host.endswith(f".{name}") for name in self.aggregators)
 
 
 def _call_sync(rebuild: Callable[[Target], object] | None, target: Target) -> object:
@@ -157,7 +154,10 @@ class SharedRefresh:
             if not leads:
                 await asyncio.wrap_future(flight)
             elif is_async:
-                await self._alead(flight, generation)
+                with self._leading(flight):
+                    if self.generation == generation:
+                        await self._start()
+                        self.generation += 1
             else:
                 # The whole of it runs in the thread: where this task is cancelled, the refresh
                 # goes on and the others still get what it brings. Where no thread had been free
@@ -182,28 +182,19 @@ class SharedRefresh:
                     raise FallbackConfigError.about("refresh", "it returned an awaitable", fix)
                 self.generation += 1
 
-    async def _alead(self, flight: Future[None], generation: int) -> None:
-        with self._leading(flight):
-            if self.generation == generation:
-                await self._start()
-                self.generation += 1
-
     @contextmanager
     def _leading(self, flight: Future[None]) -> Generator[None, None, None]:
         """Tell those who wait what came of a refresh."""
-        failed: Exception | None = None
         try:
             yield
         except Exception as error:
-            failed = error
+            flight.set_exception(error)
             raise
         finally:
             self._flights.pop(os.getpid(), None)
             # Where the one who led was cancelled, the next leads: its own call goes on.
-            if failed is None:
+            if not flight.done():
                 flight.set_result(None)
-            else:
-                flight.set_exception(failed)
 
     def _start(self) -> Any:
         credential = self._credential()

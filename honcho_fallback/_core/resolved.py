@@ -2,38 +2,31 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Iterable
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, NoReturn, TypeAlias
+from typing import TYPE_CHECKING
 
 from pydantic import TypeAdapter, ValidationError
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._answers import check_response
-from honcho_fallback._classify._content import put_together
 from honcho_fallback._core.config import is_async
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.target import Target
 from honcho_fallback._values.errors import (
-    AnswerRejected,
     FallbackConfigError,
     TargetUnavailable,
-    WrongVerbError,
     require_text,
     require_type,
 )
-from honcho_fallback._values.failure import KINDS, NOT_ACCEPTABLE, Failure, FailureKind
+from honcho_fallback._values.failure import KINDS, Failure, FailureKind
 from honcho_fallback.redaction import label
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Callable, Mapping, Sequence
+    from collections.abc import Callable, Mapping
 
     from honcho_fallback._core.config import FallbackConfig
     from honcho_fallback._core.observers import Observers
-
-
-VerdictOf: TypeAlias = "Callable[[Awaitable[object]], Awaitable[object]]"
 
 
 class ResolvedPolicy:
@@ -102,7 +95,7 @@ class ResolvedPolicy:
             for position, target in enumerate(self.chain)
             if (missing := sorted(labels - target.labels))
         }
-        reasons = nobody_fits(self.chain, self.usable_targets, unfit)
+        reasons = self.nobody_fits(unfit)
         if reasons is not None:
             fix = "add a target that has it, or give it to one with Target(labels={...})"
             raise FallbackConfigError.about(option, f"nobody may be asked: {reasons}", fix)
@@ -142,59 +135,12 @@ class ResolvedPolicy:
                 refined = refined._replace(scope=known.scope)
         return refined
 
-    async def examine(
-        self,
-        answer: Any,
-        target: Target,
-        failure: Failure | None,
-        *,
-        is_stream: bool,
-        verdict_of: VerdictOf,
-    ) -> tuple[Exception, Failure] | None:
-        """Say what is wrong with an answer: the error that stands for it and its meaning.
-
-        Of a stream the answer is the tuple of its chunks; ``validate`` sees what they make. It
-        alone may have to be awaited, by ``verdict_of``: outside of a task this coroutine never
-        waits.
-        """
-        error: Exception | None = None
-        if failure is not None:
-            error = AnswerRejected(failure)
-            failure = failure._replace(error=AnswerRejected.__name__)
-        elif is_stream and not answer:
-            error = AnswerRejected(f"{label(target.name)} sent a stream without a single chunk")
-        elif self.validate is not None:
-            try:
-                whole = put_together(answer) if is_stream else answer
-                verdict = self.validate(whole)
-                if inspect.isawaitable(verdict):
-                    verdict = await verdict_of(verdict)
-            except Exception as raised:  # noqa: BLE001 # what a validator raises says no, or is its bug
-                error = raised
-            else:
-                if verdict is False:
-                    name = label(target.name)
-                    error = AnswerRejected(f"validate said no to the answer of {name}")
-        if error is None:
+    def nobody_fits(self, unfit: Mapping[int, str]) -> str | None:
+        """Say of the targets that a call may ask why none of them fits; None where one does."""
+        usable = range(self.usable_targets)
+        if any(position not in unfit for position in usable):
             return None
-        return error, self.classification(error, failure or _refusal(error))
-
-
-def _refusal(error: Exception) -> Failure:
-    """Say what a refused answer means: a mistake in the validator is no provider's failure.
-
-    Where an answer has None, such an error is about the answer.
-    """
-    kind, reason = FailureKind.MALFORMED_RESPONSE, NOT_ACCEPTABLE
-    is_bug = isinstance(error, AttributeError | NameError | TypeError)
-    if is_bug and "NoneType" not in str(error):
-        kind, reason = FailureKind.LOCAL, "validate itself is at fault"
-    return Failure.of(kind, reason=reason, error=type(error).__name__)
-
-
-async def refuse_to_wait(verdict: object) -> NoReturn:
-    getattr(verdict, "close", bool)()  # a coroutine that nobody will await
-    raise WrongVerbError.about("validate", "it is async", "use acall or astream")
+        return "; ".join(f"{self.names[position]}: {unfit[position]}" for position in usable)
 
 
 # What reads a failure that is written by hand: its kind may be a word.
@@ -242,10 +188,3 @@ def check_chain(targets: Iterable[Target]) -> tuple[Target, ...]:
             field, problem = f"targets[{position}].name", f"{label(name)!r} is in the chain twice"
             raise FallbackConfigError.about(field, problem, "give one of them another name=")
     return chain
-
-
-def nobody_fits(chain: Sequence[Target], usable: int, unfit: Mapping[int, str]) -> str | None:
-    """Say of the targets that a call may ask why none of them fits; None where one does."""
-    if any(position not in unfit for position in range(usable)):
-        return None
-    return "; ".join(f"{label(chain[n].name)}: {unfit[n]}" for n in range(usable))

@@ -121,18 +121,21 @@ def options(
     The failed attempt is the last of ``call.past``; the error is for wait strategies that look at
     it.
     """
+    is_safe, may_help = policy.config.replay == "safe", switches(call, failure)
     if call.content_at is not None:
-        if able := continuing(policy, call, failure):
+        may_go_on = may_help and not is_safe and call.attempt.number < policy.max_attempts
+        able = [position for position in call.remaining if policy.chain[position].prefill]
+        if call.text and may_go_on and able:
             yield SwitchTo(able)
         yield Stop("interrupted")
         return
-    if policy.config.replay == "safe" and may_have_acted(policy, call, failure):
+    if is_safe and failure.reached == "unknown" and (failure.transient or may_help):
         yield Stop("exhausted", "replay")
         return
     if (refresh := credential_refresh(call, failure)) is not None:
         yield Recover(refresh)
-    fit = fitting(policy, call)
-    others = fit if switches(policy, call, failure) else ()
+    fit = fitting(call)
+    others = fit if may_help else ()
     left = call.remaining if _is_of_a_window(failure) else fit
     again = None if left else repeatable(call)
     if not others and again is None:
@@ -141,8 +144,7 @@ def options(
         # is where everybody lacks what it needs.
         kinds = {one.failure and one.failure.kind for one in call.past}
         lacking = kinds == {FailureKind.UNSUPPORTED}
-        is_end = not left and switches(policy, call, failure)
-        outcome: Outcome = "exhausted" if is_end and not lacking else "rejected"
+        outcome: Outcome = "exhausted" if may_help and not (left or lacking) else "rejected"
         yield Stop(outcome, error=0 if lacking else -1)
         return
     requests_left = policy.max_attempts + call.extra_attempts - call.attempt.number
@@ -152,25 +154,11 @@ def options(
         if retry is not None:
             yield Retry(*retry)
     # The primary only: by the time a fallback is asked, the call has waited long enough.
-    if (rebuild := transport_rebuild(policy, call, failure)) is not None:
+    if (rebuild := transport_rebuild(call, failure)) is not None:
         yield Recover(rebuild)
     if requests_left > 0 and others:
         yield SwitchTo(others)
     yield Stop("exhausted")
-
-
-def continuing(policy: ResolvedPolicy, call: CallState, failure: Failure) -> Sequence[int]:
-    """List who may go on with a text that its reader has; under ``replay="safe"`` nobody."""
-    may_ask = call.attempt.number < policy.max_attempts and policy.config.replay != "safe"
-    if not call.text or not may_ask or not switches(policy, call, failure):
-        return ()
-    return [position for position in call.remaining if policy.chain[position].prefill]
-
-
-def may_have_acted(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
-    """Tell whether a provider's failure leaves open what became of the request."""
-    helps = failure.transient or switches(policy, call, failure)
-    return failure.reached == "unknown" and helps
 
 
 def credential_refresh(call: CallState, failure: Failure) -> PendingAction | None:
@@ -185,29 +173,27 @@ def credential_refresh(call: CallState, failure: Failure) -> PendingAction | Non
     return REFRESHES.of(credential).action(call.generation)
 
 
-def transport_rebuild(
-    policy: ResolvedPolicy, call: CallState, failure: Failure
-) -> PendingAction | None:
+def transport_rebuild(call: CallState, failure: Failure) -> PendingAction | None:
     """Return how a new transport may help the primary, once."""
-    recovery, attempt = policy.config.transport_recovery, call.attempt
+    recovery, attempt = call.policy.config.transport_recovery, call.attempt
     if recovery is None or call.transport_recovered or attempt.is_fallback:
         return None
     return recovery.action(attempt.target, failure, call.failures_at(attempt.position))
 
 
-def switches(policy: ResolvedPolicy, call: CallState, failure: Failure) -> bool:
+def switches(call: CallState, failure: Failure) -> bool:
     """Tell whether a failure is one that another target may be asked for."""
     if failure.kind is FailureKind.INVALID_REQUEST and call.attempt.is_fallback:
         # What the primary would have taken, another provider may not: the next one may again.
         return True
-    if failure.kind not in policy.config.fallback_on:
+    if failure.kind not in call.policy.config.fallback_on:
         return False
     # A kind that the table does not switch on does so once it is named in fallback_on; one that
     # the table switches on may still have been refined to say no.
     return failure.switchable or not KINDS[failure.kind].switchable
 
 
-def fitting(policy: ResolvedPolicy, call: CallState) -> Sequence[int]:
+def fitting(call: CallState) -> Sequence[int]:
     """List those of the remaining positions that could take the request."""
     failures = [(one.attempt.target, one.failure) for one in call.past]
     overflown = [target for target, one in failures if one and _is_of_a_window(one)]
@@ -216,7 +202,7 @@ def fitting(policy: ResolvedPolicy, call: CallState) -> Sequence[int]:
     # What nobody knows is asked: only a window that is known to be no larger than one that was too
     # small cannot help, whatever another target has failed with since.
     most = max(target.context_window or 0 for target in overflown)
-    windows = {n: policy.chain[n].context_window for n in call.remaining}
+    windows = {n: call.policy.chain[n].context_window for n in call.remaining}
     return [n for n, size in windows.items() if size is None or size > most]
 
 

@@ -34,6 +34,7 @@ RuntimeError.
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
@@ -42,7 +43,7 @@ from math import inf
 from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 from honcho_fallback._classify._answers import plain_text
-from honcho_fallback._classify._content import characters
+from honcho_fallback._classify._content import characters, put_together
 from honcho_fallback._classify._usage import usage_of
 from honcho_fallback._core import rules
 from honcho_fallback._core.observers import (
@@ -57,13 +58,12 @@ from honcho_fallback._core.observers import (
     log_switch,
 )
 from honcho_fallback._core.recovery import REFRESHES, PendingAction
-from honcho_fallback._core.resolved import refuse_to_wait
 from honcho_fallback._core.runtime import Runtime
 from honcho_fallback._core.state import FORCED, PROBE, CallState, PastAttempt
 from honcho_fallback._core.target import NO_FINISH_REASON
 from honcho_fallback._values import tracebacks
 from honcho_fallback._values.errors import AnswerRejected, FallbackError, WrongVerbError
-from honcho_fallback._values.failure import Failure, FailureKind
+from honcho_fallback._values.failure import NOT_ACCEPTABLE, Failure, FailureKind
 from honcho_fallback._values.record import (
     DeadlineExceeded,
     FallbackExhausted,
@@ -75,9 +75,10 @@ from honcho_fallback._values.record import (
 from honcho_fallback.redaction import label
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Awaitable, Callable, Sequence
 
-    from honcho_fallback._core.resolved import ResolvedPolicy, VerdictOf
+    from honcho_fallback._core.resolved import ResolvedPolicy
+    from honcho_fallback._core.shared import CooldownStore
     from honcho_fallback._core.target import Attempt, Partial, Target
     from honcho_fallback._core.turn import Turn
     from honcho_fallback._values.record import CallRecord, Outcome
@@ -87,6 +88,11 @@ T = TypeVar("T")
 Chunks = tuple[Any, ...]
 Facts = Mapping[str, Any] | None
 Time = float | None  # on the clock's scale; None asks the clock
+
+
+async def _refuse_to_wait(verdict: object) -> NoReturn:
+    getattr(verdict, "close", bool)()  # a coroutine that nobody will await
+    raise WrongVerbError.about("validate", "it is async", "use acall or astream")
 
 
 class FallbackRun:
@@ -378,23 +384,40 @@ class FallbackRun:
         *,
         stream: bool,
         now: Time = None,
-        verdict_of: VerdictOf = refuse_to_wait,
+        verdict_of: Callable[[Awaitable[object]], Awaitable[object]] = _refuse_to_wait,
     ) -> Attempt | None:
-        """Take an answer that nothing is wrong with, or fail with the error that stands for it."""
-        policy, target = self._call.policy, self._call.attempt.target
+        """Take an answer that nothing is wrong with, or fail with the error that stands for it.
+
+        Of a stream ``validate`` sees what its chunks make. It alone may have to be awaited, by
+        ``verdict_of``: outside of a task this coroutine never waits.
+        """
+        policy, name = self._call.policy, self._call.policy.names[self._call.attempt.position]
+        error: Exception | None = None
         try:
-            refused = await policy.examine(
-                answer, target, fault, is_stream=stream, verdict_of=verdict_of
-            )
+            if fault is not None:
+                error, fault = AnswerRejected(fault), fault._replace(error=AnswerRejected.__name__)
+            elif stream and not answer:
+                error = AnswerRejected(f"{name} sent a stream without a single chunk")
+            elif policy.validate is not None:
+                try:
+                    verdict = policy.validate(put_together(answer) if stream else answer)
+                    if inspect.isawaitable(verdict):
+                        verdict = await verdict_of(verdict)
+                    if verdict is False:
+                        error = AnswerRejected(f"validate said no to the answer of {name}")
+                except Exception as raised:  # noqa: BLE001 # it says no with it, or has a bug
+                    error = raised
+            if error is not None:
+                fault = policy.classification(error, fault or _refusal(error))
         except BaseException:  # an interrupt, or a cancellation while validate was awaited
             self.cancel(now=now)
             raise
-        if refused is None:
+        if error is None or fault is None:
             self._take(answer, now)
             return None
         # A stream of one chunk may be nothing but the error that was sent in place of one.
         came = stream and (self._call.content_at is not None or len(answer) > 1)
-        return self._fail(*refused, answer if came else (), now)
+        return self._fail(error, fault, answer if came else (), now)
 
     def _fail(
         self, error: BaseException, failure: Failure, partial_chunks: Chunks, now: Time
@@ -428,9 +451,7 @@ class FallbackRun:
             call.past += (PastAttempt(call.attempt, call.began, now, failure, call.note, *spent),)
             call.errors += (error,)
             call.shared = _shared_with_failed(call)
-            asked = {one.attempt.position for one in call.past}
-            out = asked | call.shared.keys()
-            call.remaining = [one for one in call.order if one not in out]
+            call.remaining = [one for one in call.order if one not in call.shared]
             call.usage = call.received = None
             return self._choose(error, failure, now)
         except FallbackExhausted as exhausted:
@@ -635,8 +656,9 @@ class FallbackRun:
         call.errors = ()
         if outcome == "success" and call.turn is not None and call.turn.place is not None:
             call.turn.place.answered(call.attempt.position, now, call.usage)
-        if call.policy.config.cooldown is not None and self._begun:
-            self._close_cooldown(outcome, now)
+        store = call.policy.config.cooldown
+        if store is not None and self._begun:
+            self._close_cooldown(store, outcome, now)
         else:
             call.pending = None
         if outcome == "exhausted":
@@ -647,13 +669,11 @@ class FallbackRun:
         if on_finish is not None:
             on_finish(self)
 
-    def _close_cooldown(self, outcome: Outcome, now: float) -> None:
+    def _close_cooldown(self, store: CooldownStore, outcome: Outcome, now: float) -> None:
         call = self._call
         policy, attempt = call.policy, call.attempt
         restored = outcome == "success" and call.permit is not None
         failure = call.past[-1].failure if call.past else None
-        store = policy.config.cooldown
-        assert store is not None  # noqa: S101 # the caller looked
         reports = rules.cooldown_reports(call, failure, outcome)
         if reports:
             store.update_and_select(reports, (), now, None)
@@ -711,6 +731,18 @@ def _attempt_at(call: CallState, position: int, number: int, wait: float, now: f
         timeout = share if timeout is None else min(share, timeout)
     attempt = call.attempt._replace(number=number, position=position, timeout=timeout, wait=wait)
     return attempt._replace(target=target, partial=call.text.rstrip())
+
+
+def _refusal(error: Exception) -> Failure:
+    """Say what a refused answer means: a mistake in the validator is no provider's failure.
+
+    Where an answer has None, such an error is about the answer.
+    """
+    kind, reason = FailureKind.MALFORMED_RESPONSE, NOT_ACCEPTABLE
+    is_bug = isinstance(error, AttributeError | NameError | TypeError)
+    if is_bug and "NoneType" not in str(error):
+        kind, reason = FailureKind.LOCAL, "validate itself is at fault"
+    return Failure.of(kind, reason=reason, error=type(error).__name__)
 
 
 def _shared_with_failed(call: CallState) -> dict[int, str]:

@@ -253,14 +253,14 @@ class Cooldown:
     def _choose(self, offered: Sequence[Keys], now: float, lease: float) -> CooldownChoice:
         passed: list[tuple[int, float]] = []
         for index, keys in enumerate(offered):
-            if self._entries.keys().isdisjoint(keys):
-                return CooldownChoice(index, None, tuple(passed))
-            down, left, is_probed = self._resting(keys, now)
+            down = self._resting(keys, now)
             if not down:
                 return CooldownChoice(index, None, tuple(passed))
+            left = max(0.0, *(one.until - now for one in down.values()))
+            is_probed = any(one.permit is not None and one.leased > now for one in down.values())
             if left <= 0 and not is_probed:
                 permit = token_hex(8)
-                for key, entry in down:
+                for key, entry in down.items():
                     self._entries[key] = entry._replace(permit=permit, leased=now + lease)
                 return CooldownChoice(index, permit, tuple(passed))
             passed.append((index, left))
@@ -272,21 +272,13 @@ class Cooldown:
         others = tuple(one for one in passed if one != first)
         return CooldownChoice(first[0], token_hex(8), others, forced=True)
 
-    def _resting(self, keys: Keys, now: float) -> tuple[list[tuple[str, _Entry]], float, bool]:
-        """Say what of a target's model, key and host is down, how long, and whether probed."""
-        down: list[tuple[str, _Entry]] = []
-        left, is_probed = 0.0, False
-        for key in keys:
-            entry = self._entries.get(key)
-            if entry is None:
-                continue
+    def _resting(self, keys: Keys, now: float) -> dict[str, _Entry]:
+        """Return what of a target's model, key and host is down; what is forgotten is up."""
+        down = {key: self._entries[key] for key in keys if key in self._entries}
+        for key, entry in [*down.items()]:
             if self._is_forgotten(entry, now):
-                del self._entries[key]
-                continue
-            down.append((key, entry))
-            left = max(left, entry.until - now)
-            is_probed = is_probed or (entry.permit is not None and entry.leased > now)
-        return down, left, is_probed
+                del self._entries[key], down[key]
+        return down
 
     def _is_forgotten(self, entry: _Entry, now: float) -> bool:
         """Tell whether nobody came back for a target, and that was long ago."""

@@ -156,9 +156,8 @@ class Target:
         require_type("identity", self.identity, str, "pass a string or leave it out")
         labels = require_texts("labels", self.labels, "pass a set of texts, such as {'eu'}")
         object.__setattr__(self, "labels", labels)
-        if not self.name:
-            name = f"{self.provider}/{self.model}" if self.provider else self.model
-            object.__setattr__(self, "name", name)
+        name = f"{self.provider}/{self.model}" if self.provider else self.model
+        object.__setattr__(self, "name", self.name or name)
         params = {key: _copy(value) for key, value in self.params.items()}
         object.__setattr__(self, "params", MappingProxyType(params))
         object.__setattr__(self, "identity", self._identity())
