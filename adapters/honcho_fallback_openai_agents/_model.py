@@ -13,7 +13,7 @@ from agents.tracing import get_current_trace
 
 from honcho_fallback import ConfigOptions, FallbackConfigError, FallbackPolicy
 from honcho_fallback_openai_agents import _sdk_models
-from honcho_fallback_openai_agents._sdk_models import Request, is_at_home
+from honcho_fallback_openai_agents._sdk_models import Request
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable
@@ -133,27 +133,14 @@ class FallbackModel(Model):
         for target in self.policy.targets:
             await target.client._cleanup_on_run_end(owner)  # noqa: SLF001 # handed on as it came
 
-    def _turn(self) -> Turn | None:
-        """Return the turn that is the Runner's run; outside of one, there is none."""
-        owner = get_model_run_owner()
-        if owner is None:
-            return None
-        if owner not in self._turns:
-            self._turns[owner] = self.policy.turn()
-        return self._turns[owner]
-
     def _start(self, request: Request) -> FallbackRun:
         """Begin the call, without those who lack what the request names."""
-        targets = self.policy.targets
-        keeper = _sdk_models.keeper_of(request.previous_response_id, targets)
-        reasons = [_sdk_models.why_bound(one, keeper, request) for one in targets]
-        required, settings = self.policy.config.require, request.model_settings
-        for position, target in enumerate(targets if required else ()):
-            if reasons[position] is None and is_at_home(target, targets[0]):
-                reasons[position] = _sdk_models.why_unlabelled(target, required, settings)
-        unfit = {position: reason for position, reason in enumerate(reasons) if reason}
+        owner, turn = get_model_run_owner(), None
+        if owner is not None:  # the Runner's run, which is one turn
+            turn = self._turns.get(owner) or self._turns.setdefault(owner, self.policy.turn())
+        unfit = _sdk_models.unfit_for(request, self.policy.targets, self.policy.config.require)
         session = request.conversation_id or getattr(get_current_trace(), "group_id", None)
-        call = self.policy.start(turn=self._turn(), session=session, unfit=unfit or None)
+        call = self.policy.start(turn=turn, session=session, unfit=unfit)
         if self.policy.wants_content:
             shown = request.model_settings.to_traceable_dict().items()
             parameters = {name: value for name, value in shown if value is not None}
@@ -164,9 +151,7 @@ class FallbackModel(Model):
         """Return a request as the target of an attempt takes it."""
         target, targets = attempt.target, self.policy.targets
         items = _sdk_models.input_for(request.input, target, targets[0])
-        settings = _sdk_models.settings_for(
-            request.model_settings, target, items, at_home=is_at_home(target, targets[0])
-        )
+        settings = _sdk_models.settings_for(request.model_settings, target, targets[0], items)
         # The SDK asks for it at OpenAI's own address alone; who hears of content wants to know.
         if self.policy.wants_content and settings.include_usage is None:
             settings = replace(settings, include_usage=True)

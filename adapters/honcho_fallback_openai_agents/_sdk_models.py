@@ -33,8 +33,6 @@ if TYPE_CHECKING:
     from agents.tool import Tool
 
     Candidate = Model | Target | str
-    # What a server keeps, or encrypts, is there for whoever shares its API, address and account.
-    Place = tuple[bool, str, str | None]
 
 # What stands in settings for one provider: its keys and its words. A target's own are its params.
 _EXTRA = ("extra_args", "extra_body", "extra_headers", "extra_query")
@@ -49,6 +47,14 @@ _ITEM_DONE = "response.output_item.done"
 # chain each. It is a fact about the servers, no state of a call, and the oldest ids are forgotten.
 _PLACES: OrderedDict[str, Place] = OrderedDict()
 _MOST_IDS = 20_000
+
+
+class Place(NamedTuple):
+    """Say whose what a server keeps, or encrypts, is: all share it who share these three."""
+
+    is_responses: bool  # the API
+    address: str
+    account: str | None
 
 
 class Request(NamedTuple):
@@ -87,21 +93,14 @@ def targets_of(candidates: Iterable[Candidate]) -> list[Target]:
         provider = None if client is None else "openai"
         known = Target(name, provider)
         known = replace(known, name=distinct_name(known.name, [each.name for each in targets]))
-        target = one if isinstance(one, Target) else known
-        target = replace(target, client=_asking_once(model, client))
+        # Of a copy of the model the client sends one request; the model is left as it is.
+        asked = copy(model)
+        for key, value in vars(model).items():
+            if value is client is not None:
+                vars(asked)[key] = without_retries(client)
+        target = replace(one if isinstance(one, Target) else known, client=asked)
         targets.append(with_place(target, client, provider=provider))
     return targets
-
-
-def is_at_home(target: Target, maker: Target) -> bool:
-    """Tell whether what one target's server keeps, or encrypts, is there for the other."""
-    return _place_of(target) == _place_of(maker)
-
-
-def keeper_of(response_id: str | None, targets: Sequence[Target]) -> Target:
-    """Return who of a chain keeps a response; of one that nobody here made, the primary."""
-    place = _PLACES.get(response_id or "")
-    return next((one for one in targets if _place_of(one) == place), targets[0])
 
 
 def note_maker(maker: Target, made: Any) -> None:
@@ -115,27 +114,34 @@ def note_maker(maker: Target, made: Any) -> None:
         _PLACES.popitem(last=False)
 
 
-def why_bound(target: Target, keeper: Target, request: Request) -> str | None:
-    """Say what of a request only its keeper's place can take, or None where a target can."""
-    if is_at_home(target, keeper):
-        return None
-    allowed = (FunctionTool, CustomTool) if _speaks_responses(target) else (FunctionTool,)
+def unfit_for(
+    request: Request, targets: Sequence[Target], required: frozenset[str]
+) -> dict[int, str] | None:
+    """Say who of a chain cannot take a request: what it names is kept, or leads, elsewhere."""
+    places = [*map(_place_of, targets)]
+    # A response that nobody here made is taken for the primary's.
+    keeper = _PLACES.get(request.previous_response_id or "")
+    keeper = keeper if keeper in places else places[0]
     kept = {
         "previous_response_id": request.previous_response_id,
         "conversation": request.conversation_id,
         "prompt": request.prompt,
         "input": request.input,
-        "tools": [{"type": one.name} for one in request.tools if not isinstance(one, allowed)],
     }
-    return bound_to(kept)
-
-
-def why_unlabelled(
-    target: Target, required: frozenset[str], settings: ModelSettings
-) -> str | None:
-    """Say why a target's labels do not count for a request that it takes, or None."""
-    route = route_in({name: getattr(settings, name) for name in _EXTRA}, target.model)
-    return route and f"it lacks the label {min(required)!r} where {route} may lead elsewhere"
+    reasons = dict[int, str]()
+    for position, (target, place) in enumerate(zip(targets, places, strict=True)):
+        why = None
+        if place != keeper:
+            allowed = (FunctionTool, CustomTool) if place.is_responses else (FunctionTool,)
+            tools = [{"type": one.name} for one in request.tools if not isinstance(one, allowed)]
+            why = bound_to({**kept, "tools": tools})
+        if why is None and required and place == places[0]:
+            settings = {name: getattr(request.model_settings, name) for name in _EXTRA}
+            if route := route_in(settings, target.model):
+                why = f"it lacks the label {min(required)!r} where {route} may lead elsewhere"
+        if why is not None:
+            reasons[position] = why
+    return reasons or None
 
 
 def input_for(items: Any, target: Target, primary: Target) -> Any:
@@ -155,13 +161,13 @@ def input_for(items: Any, target: Target, primary: Target) -> Any:
 
 
 def settings_for(
-    settings: ModelSettings, target: Target, items: Any, *, at_home: bool
+    settings: ModelSettings, target: Target, primary: Target, items: Any
 ) -> ModelSettings:
     """Return the primary's settings as a target takes them, its own params on top.
 
     Anthropic's model refuses to think in a turn whose tools another model has called.
     """
-    if not at_home:
+    if _place_of(target) != _place_of(primary):
         settings = replace(settings, **_OF_THE_PRIMARY)
     settings = settings.resolve(ModelSettings(**target.params)) if target.params else settings
     is_claude = "claude" in str(getattr(target.client, "model", target.model)).lower()
@@ -211,11 +217,8 @@ async def in_order(
 
 def _place_of(target: Target) -> Place:
     where = target.endpoint or target.identity  # one whose address is not known is its own place
-    return _speaks_responses(target), where, target.keys.get("credential")
-
-
-def _speaks_responses(target: Target) -> bool:
-    return isinstance(target.client, OpenAIResponsesModel)
+    is_responses = isinstance(target.client, OpenAIResponsesModel)
+    return Place(is_responses, where, target.keys.get("credential"))
 
 
 def _id_of(item: Any) -> str:
@@ -224,12 +227,3 @@ def _id_of(item: Any) -> str:
     fields = item if isinstance(item, dict) else {**getattr(item, "__dict__", {}), **extra}
     origin = fields.get("provider_data") or {"response_id": fields.get("id")}
     return str(origin.get("response_id") or "")
-
-
-def _asking_once(model: Model, client: Any) -> Model:
-    """Return a copy of a model whose client sends one request; the model is left as it is."""
-    copied = copy(model)
-    for name, value in vars(model).items():
-        if value is client is not None:
-            vars(copied)[name] = without_retries(client)
-    return copied

@@ -45,15 +45,7 @@ from honcho_fallback.providers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import (
-        AsyncGenerator,
-        AsyncIterator,
-        Awaitable,
-        Callable,
-        Generator,
-        Iterable,
-        Mapping,
-    )
+    from collections.abc import AsyncGenerator, AsyncIterator, Generator, Iterable, Mapping
 
     from pydantic_ai.messages import ModelMessage, ModelResponseStreamEvent
     from pydantic_ai.models import ModelRequestParameters, StreamedResponse
@@ -160,8 +152,7 @@ class FallbackModel(OwnFallbackModel):
             return replace(response, provider_details=_signed(response, attempt.target))
 
         response = await self.policy.acall(ask, run=run)
-        failed = [*_failed_attempts(run.record), *(response.failed_attempts or ())]
-        return replace(response, failed_attempts=failed) if failed else response
+        return replace(response, failed_attempts=_failed_attempts(run.record, response))
 
     @asynccontextmanager
     async def request_stream(
@@ -186,8 +177,7 @@ class FallbackModel(OwnFallbackModel):
             async with candidate.request_stream(
                 sent, settings, model_request_parameters, run_context
             ) as stream:
-                failed = [*_failed_attempts(run.record), *(stream.failed_attempts or ())]
-                stream.failed_attempts = failed or None
+                stream.failed_attempts = _failed_attempts(run.record, stream)
                 opened.append(stream)
                 try:
                     async for event in stream:
@@ -215,12 +205,11 @@ class FallbackModel(OwnFallbackModel):
         """Ask the chain to count; who counts is who would be asked now."""
         parameters = model_request_parameters
 
-        def ask(attempt: Attempt) -> Awaitable[RequestUsage]:
+        async def ask(attempt: Attempt) -> RequestUsage:
             model = self.models[attempt.position]
             for_model = model.prepare_messages(messages, parameters)
-            return model.count_tokens(
-                for_model, self._settings_for(attempt, model_settings), parameters
-            )
+            settings = self._settings_for(attempt, model_settings)
+            return await model.count_tokens(for_model, settings, parameters)
 
         unfit = self._unfit(messages, model_settings, parameters)
         return await self.policy.acall(ask, unfit=unfit)
@@ -319,13 +308,12 @@ class _Candidate(OwnFallbackModel):
 
     def __init__(self, model: Model, chain: FallbackModel) -> None:
         super().__init__(model, fallback_on=Exception)
-        # By it the span of the request is known.
-        self._name_of_chain: Callable[[], str] = lambda: chain.model_name
+        self._owner = chain
 
     @property
     def model_name(self) -> str:
-        """Return the chain's."""
-        return self._name_of_chain()
+        """Return the chain's: by it the span of the request is known."""
+        return self._owner.model_name
 
     async def request(self, *args: Any, **kwargs: Any) -> ModelResponse:
         """Ask the model; what it raises is not wrapped, as there is nobody else here."""
@@ -504,10 +492,12 @@ def _targets(candidates: Iterable[Candidate]) -> list[Target]:
     return targets
 
 
-def _failed_attempts(record: CallRecord) -> list[ModelRequestAttempt]:
-    """Write down, as Pydantic AI does, the attempts that somebody else's answer came after."""
+def _failed_attempts(
+    record: CallRecord, made: ModelResponse | StreamedResponse
+) -> list[ModelRequestAttempt] | None:
+    """Write down, as Pydantic AI does, the attempts that an answer came after, its own last."""
     began = datetime.fromtimestamp(record.started_at, UTC)
-    return [
+    failed = [
         ModelRequestAttempt(
             model_name=one.model,
             provider_name=one.provider,
@@ -522,3 +512,4 @@ def _failed_attempts(record: CallRecord) -> list[ModelRequestAttempt]:
         for one in record.attempts
         if one.kind is not None
     ]
+    return [*failed, *(made.failed_attempts or ())] or None
