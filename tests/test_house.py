@@ -243,7 +243,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "cli": (586, ("honcho_fallback/cli",)),
     "langchain": (4119, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2746, ("adapters/honcho_fallback_litellm",)),
-    "honcho": (2015, ("adapters/honcho_fallback_honcho",)),
+    "honcho": (1967, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         1010,
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),

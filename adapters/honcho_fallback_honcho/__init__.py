@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from honcho_fallback_honcho._chat_models import load_chat_models
-    from honcho_fallback_honcho._endpoint import Endpoint
     from honcho_fallback_honcho._loaders import LoadOptions, load_policies
     from honcho_fallback_honcho._policy_from import policy_from
+    from honcho_fallback_honcho._slots import Endpoint
     from honcho_fallback_honcho._tool_history import portable_history
 
 __all__ = [
@@ -24,7 +24,7 @@ __all__ = [
 # Who takes a policy from Honcho's own objects needs no settings library, and who has but policies
 # no LangChain.
 _HOMES = {
-    "Endpoint": "_endpoint",
+    "Endpoint": "_slots",
     "LoadOptions": "_loaders",
     "load_chat_models": "_chat_models",
     "load_policies": "_loaders",

@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
     from honcho_fallback import Credential
-    from honcho_fallback_honcho._endpoint import Endpoint
+    from honcho_fallback_honcho._slots import Endpoint
     from honcho_fallback_honcho._targets import PlannedTarget
 
 _STAYS = {"set", "not needed"}  # keys that nobody refreshes
@@ -108,7 +108,8 @@ def _openai_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseChatMo
     langchain = import_extra("langchain_openai.chat_models.base", "providers")
     timeout = import_extra("openai", "providers").Timeout
     endpoint, params = planned.endpoint, planned.target.params
-    is_openai = _is_at_openai(endpoint)
+    host = urlsplit(endpoint.base_url).hostname or ""
+    is_openai = host == "api.openai.com" or host.endswith(".api.openai.com")  # in any region
     # OpenAI's reasoning models refuse max_tokens wherever they are asked; many other servers know
     # no other name.
     reasons = is_openai or _REASONS.search(planned.target.model) is not None
@@ -259,12 +260,6 @@ def _headers(endpoint: Endpoint) -> dict[str, str]:
     # As httpx sends them; inside of an address they would be logged with each request.
     user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
     return {"Authorization": f"Basic {b64encode(user.encode()).decode()}", **headers}
-
-
-def _is_at_openai(endpoint: Endpoint) -> bool:
-    """Tell whether an endpoint is OpenAI's own, in whatever region."""
-    host = urlsplit(endpoint.base_url).hostname or ""
-    return host == "api.openai.com" or host.endswith(".api.openai.com")
 
 
 class _DiscreetModel(BaseChatModel):

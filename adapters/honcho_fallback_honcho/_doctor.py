@@ -26,7 +26,6 @@ if TYPE_CHECKING:
     from honcho_fallback_honcho._loaders import Reading
     from honcho_fallback_honcho._model_settings import ModelSettings
     from honcho_fallback_honcho._settings import Settings
-    from honcho_fallback_honcho._targets import PlannedTarget
 
 _Line = tuple[str, str]  # the text, without markup, and one of rich's styles
 
@@ -91,7 +90,11 @@ def files_read(env_file: Path | None, toml: Path | None) -> Iterator[_Line]:
 
 
 def _chains(reading: Reading) -> Iterator[_Line]:
-    cells = [_cells(*place) for chain in reading.chains.values() for place in enumerate(chain)]
+    cells = [
+        ("then" if position else "first", one.target.name, one.key, one.endpoint.host)
+        for chain in reading.chains.values()
+        for position, one in enumerate(chain)
+    ]
     head, *rows = _aligned([("asked  ", "target", "key", "host"), *cells])
     yield _BLANK
     yield head, "dim"
@@ -104,11 +107,6 @@ def _chains(reading: Reading) -> Iterator[_Line]:
     for own_rows, agents in agents_by_rows.items():
         yield ", ".join(agents), "bold"
         yield from ((row, "") for row in own_rows)
-
-
-def _cells(position: int, planned: PlannedTarget) -> tuple[str, ...]:
-    order = "then" if position else "first"
-    return order, planned.target.name, planned.key, planned.endpoint.host
 
 
 def lines_of_notices(reading: Reading, agent: str | None = None) -> Iterator[_Line]:

@@ -7,12 +7,7 @@ from typing import TYPE_CHECKING
 from rich.table import Table
 from rich.text import Text
 
-from honcho_fallback import (
-    CredentialError,
-    FallbackConfigError,
-    FallbackError,
-    FallbackPolicy,
-)
+from honcho_fallback import CredentialError, FallbackConfigError, FallbackError, FallbackPolicy
 from honcho_fallback.simulate import load_policy
 from honcho_fallback.testing import StatusError
 

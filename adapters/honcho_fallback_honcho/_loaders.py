@@ -89,8 +89,7 @@ def read_settings(
     """Read every agent's chain; return what is wrong as notices instead of logging it."""
     environ, file = read_environ(source, env_file), read_file(toml)
     settings = checked(environ, file, credentials)
-    tables = (f"{section}_{key}".upper() for section, table in file.items() for key in table)
-    names = (*environ, *tables)
+    names = (*environ, *map(str.upper, file))
     notices = [*find_misnamed(names)]
     chains: dict[str, tuple[PlannedTarget, ...]] = {}
     for agent in SLOTS:

@@ -6,10 +6,9 @@ import os
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, Target
-from honcho_fallback_honcho._endpoint import Endpoint
 from honcho_fallback_honcho._keys import api_key
 from honcho_fallback_honcho._model_settings import read_parameters
-from honcho_fallback_honcho._slots import DEFAULT_TIMEOUT, TRANSPORTS
+from honcho_fallback_honcho._slots import DEFAULT_TIMEOUT, TRANSPORTS, Endpoint
 from honcho_fallback_honcho._targets import make_target, with_own_name
 
 if TYPE_CHECKING:

@@ -15,13 +15,7 @@ from pydantic import Field, PrivateAttr, SecretStr, ValidationError
 from honcho_fallback import Credential, FallbackConfigError
 from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._model_settings import Address, Count, Level, ModelSettings, Seconds
-from honcho_fallback_honcho._slots import (
-    DEFAULT_MAX_TOKENS,
-    DEFAULT_TIMEOUT,
-    SLOTS,
-    TRANSPORTS,
-    key_name,
-)
+from honcho_fallback_honcho._slots import DEFAULT_TIMEOUT, SLOTS, TRANSPORTS, key_name
 
 if find_spec("pydantic_settings") is None:
     import_extra("pydantic_settings")
@@ -38,10 +32,6 @@ from pydantic_settings import (
 Toml = str | os.PathLike[str] | Mapping[str, Any] | None
 
 
-def _model() -> Any:
-    return Field(default_factory=ModelSettings)
-
-
 class Settings(BaseSettings):
     """Hold what Honcho's settings module reads for its agents; no value is shown."""
 
@@ -49,13 +39,13 @@ class Settings(BaseSettings):
         env_nested_delimiter="__", extra="ignore", hide_input_in_errors=True
     )
 
-    deriver_model_config: ModelSettings = _model()
+    deriver_model_config: ModelSettings = Field(default_factory=ModelSettings)
     dialectic_levels: dict[Literal["minimal", "low", "medium", "high", "max"], Level] = Field(
         default_factory=dict
     )
-    summary_model_config: ModelSettings = _model()
-    dream_deduction_model_config: ModelSettings = _model()
-    dream_induction_model_config: ModelSettings = _model()
+    summary_model_config: ModelSettings = Field(default_factory=ModelSettings)
+    dream_deduction_model_config: ModelSettings = Field(default_factory=ModelSettings)
+    dream_induction_model_config: ModelSettings = Field(default_factory=ModelSettings)
 
     llm_openai_api_key: SecretStr | None = None
     llm_openai_base_url: Address = None
@@ -70,7 +60,7 @@ class Settings(BaseSettings):
     llm_openai_compatible_api_key: SecretStr | None = None
     llm_openai_compatible_base_url: Address = None
     llm_default_timeout: Seconds = DEFAULT_TIMEOUT
-    llm_default_max_tokens: Count = DEFAULT_MAX_TOKENS
+    llm_default_max_tokens: Count = 2500
 
     _environ: Mapping[str, str] = PrivateAttr(default_factory=dict)
     _credentials: Mapping[str, Credential] = PrivateAttr(default_factory=dict)
@@ -79,7 +69,7 @@ class Settings(BaseSettings):
     def read(
         environ: Mapping[str, str], file: Mapping[str, Any], credentials: Mapping[str, Credential]
     ) -> Settings:
-        """Read variables and the tables of a file, which they win over."""
+        """Read variables and the values of a file, which they win over."""
 
         class FromThese(Settings):  # sources belong to a class
             @classmethod
@@ -87,7 +77,8 @@ class Settings(BaseSettings):
                 variables = EnvSettingsSource(settings_cls)
                 given = {name.lower(): value for name, value in environ.items() if value}
                 variables.env_vars = given
-                return variables, InitSettingsSource(settings_cls, _flat(file))
+                table = {name: value for name, value in file.items() if value != ""}
+                return variables, InitSettingsSource(settings_cls, table)
 
             def model_post_init(self, _: Any, /) -> None:
                 self._environ, self._credentials = environ, credentials
@@ -140,7 +131,7 @@ def read_environ(
 
 
 def read_file(toml: Toml) -> dict[str, Any]:
-    """Return the tables of a ``config.toml``, its keys in lower case on the first two levels."""
+    """Return a ``config.toml`` by lower-case variables: a key of a table is ``table_key``."""
     if toml is None:
         return {}
     if isinstance(toml, Mapping):
@@ -152,10 +143,12 @@ def read_file(toml: Toml) -> dict[str, Any]:
             # A parser's message can quote the line, and with it a key.
             why = "cannot be read" if isinstance(error, OSError) else "is not TOML"
             raise FallbackConfigError.about("toml", f"{toml} {why}", "check the path") from None
+    # Honcho's table [deriver.model_config] is the variable DERIVER_MODEL_CONFIG.
     return {
-        str(name).lower(): {str(key).lower(): value for key, value in table.items()}
+        f"{name}_{key}".lower(): value
         for name, table in tree.items()
         if isinstance(table, Mapping)
+        for key, value in table.items()
     }
 
 
@@ -194,13 +187,3 @@ def _dotenv(path: str | os.PathLike[str]) -> dict[str, str]:
         raise FallbackConfigError.about("env_file", problem, "check the path") from None
     values = dotenv_values(stream=StringIO(text))
     return {name: value for name, value in values.items() if value is not None}
-
-
-def _flat(file: Mapping[str, Any]) -> dict[str, Any]:
-    # Honcho's table [deriver.model_config] is the variable DERIVER_MODEL_CONFIG.
-    return {
-        f"{section}_{key}": value
-        for section, table in file.items()
-        for key, value in table.items()
-        if value != ""
-    }

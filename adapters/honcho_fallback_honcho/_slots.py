@@ -1,9 +1,13 @@
-"""Tables: Honcho's agents, transports and names, as its settings module reads them."""
+"""Honcho's agents, transports and names, as its settings module has them; where a target is."""
 
 from __future__ import annotations
 
-from typing import NamedTuple
-from urllib.parse import urlsplit
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+from urllib.parse import urlsplit, urlunsplit
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
 
 # Where each agent's model is configured: the prefix of its variables.
 # Card refresh uses the deduction slot; MCP has no model of its own; embeddings have no fallback.
@@ -42,9 +46,56 @@ TRANSPORTS = {
     "openai_compatible": Transport("openai", None),
 }
 
-DEFAULT_TRANSPORT, DEFAULT_MODEL = "openai", "gpt-5.4-mini"
+DEFAULT_TRANSPORT = "openai"
 DEFAULT_TIMEOUT = 180.0
-DEFAULT_MAX_TOKENS = 2500
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Say where a target is; ``load_policies`` puts one into each ``Target.client``.
+
+    The key stands in ``Target.credential``: it may change from one request to the next.
+
+    Args:
+        transport: ``openai``, ``anthropic``, ``gemini``, ``lmstudio``, ``nous`` or
+            ``openai_compatible``.
+        base_url: Its address, with a user and a password if it was configured so.
+        timeout: Seconds per request.
+        extra_body: What is added to each request's body.
+        extra_headers: What is added to each request's headers.
+        extra_query: What is added to each request's query.
+    """
+
+    transport: str
+    base_url: str = field(repr=False)
+    timeout: float = DEFAULT_TIMEOUT
+    extra_body: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    extra_headers: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+    extra_query: Mapping[str, Any] = field(default_factory=dict[str, Any], repr=False)
+
+    def __repr__(self) -> str:
+        return f"<Endpoint {self.transport} at {self.host}>"
+
+    @property
+    def wire(self) -> str:
+        """Name the protocol that it speaks: ``openai``, ``anthropic`` or ``gemini``."""
+        return TRANSPORTS[self.transport].wire
+
+    @property
+    def host(self) -> str:
+        """Return host and port, fit to be shown."""
+        return host_of(self.base_url)
+
+    @property
+    def public_url(self) -> str:
+        """Return scheme, host and port; all the rest of an address may hold a secret."""
+        return urlunsplit(urlsplit(self.address)._replace(path="", query="", fragment=""))
+
+    @property
+    def address(self) -> str:
+        """Return the address without user and password, for clients that get these otherwise."""
+        parts = urlsplit(self.base_url)
+        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
 
 
 def key_name(transport: str) -> str:

@@ -7,17 +7,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback import ApiKey, FallbackConfigError, Target
 from honcho_fallback.providers import distinct_name
-from honcho_fallback_honcho._endpoint import Endpoint
 from honcho_fallback_honcho._keys import NO_KEY, find_key
 from honcho_fallback_honcho._model_settings import read_parameters
 from honcho_fallback_honcho._notices import Notice
-from honcho_fallback_honcho._slots import (
-    DEFAULT_MODEL,
-    DEFAULT_TRANSPORT,
-    SLOTS,
-    TRANSPORTS,
-    host_of,
-)
+from honcho_fallback_honcho._slots import DEFAULT_TRANSPORT, SLOTS, TRANSPORTS, Endpoint, host_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -60,9 +53,8 @@ def read_chain(agent: str, settings: Settings) -> tuple[tuple[PlannedTarget, ...
         if planned is None:
             continue
         if identity_of(planned) not in map(identity_of, chain):
-            target = with_own_name(
-                planned.target, planned.endpoint.host, [one.target for one in chain]
-            )
+            taken = [one.target for one in chain]
+            target = with_own_name(planned.target, planned.endpoint.host, taken)
             chain.append(replace(planned, target=target))
         else:
             problem = "the same model with the same key, address and parameters as one before"
@@ -83,7 +75,7 @@ def _nodes(primary: ModelSettings, env: str) -> Iterator[_Node]:
 def _named(node: _Node, notices: list[Notice]) -> tuple[str, str] | None:
     transport, model = node.settings.transport, node.settings.model
     if not node.is_fallback:
-        return transport or DEFAULT_TRANSPORT, model or DEFAULT_MODEL
+        return transport or DEFAULT_TRANSPORT, model or "gpt-5.4-mini"
     prefix, slash, rest = (model or "").partition("/")
     if transport is None and slash and rest and prefix in TRANSPORTS:
         return prefix, rest
