@@ -211,8 +211,7 @@ class Call(ABC):
         try:
             return self.finish(attempt, self.send(self.next_request(attempt)))
         except BaseException as error:
-            if self.gate is not None:
-                self.close_gate(error)
+            self.close_gate(error)
             if isinstance(error, REFUSING):
                 raise_unsendable(error)
             raise
@@ -231,8 +230,7 @@ class Call(ABC):
                 answer = await self.asend(request)
             return self.finish(attempt, answer)
         except BaseException as error:
-            if self.gate is not None:
-                await self.aclose_gate(error)
+            await self.aclose_gate(error)
             if isinstance(error, REFUSING):
                 raise_unsendable(error)
             raise
@@ -273,8 +271,11 @@ class Call(ABC):
         if self.shows_tokens is None and callbacks:  # each attempt's have the same handlers
             self.shows_tokens = show_tokens(callbacks)
         has_own = link.binds_callbacks or getattr(link.model, "callbacks", None)
-        if self.shows_tokens or has_own:
-            candidate, callbacks = self.behind_gate(candidate, callbacks)
+        shows_own = has_own and shows_tokens_itself(candidate)
+        if self.shows_tokens or shows_own:  # nothing before there is content to show
+            self.gate = gate = Gate(None if self.partial == "replace" else self.run)
+            candidate = gate.before_own(candidate) if shows_own else candidate
+            callbacks = callbacks and gate.before(callbacks)
         if callbacks is not config.get("callbacks"):
             config = cast("RunnableConfig", {**config, "callbacks": callbacks})
         description: dict[str, Any] = {}
@@ -288,17 +289,6 @@ class Call(ABC):
         if self.failed is None:
             self.failed = failed_attempts(self.run, attempt.number - 1)
         return self.failed
-
-    def behind_gate(self, candidate: Any, callbacks: Any) -> tuple[Any, Any]:
-        """Return a candidate and callbacks that show nothing before there is content to show."""
-        own = shows_tokens_itself(candidate)
-        if not own and not self.shows_tokens:
-            return candidate, callbacks
-        self.gate = gate = Gate(None if self.partial == "replace" else self.run)
-        return (
-            gate.before_own(candidate) if own else candidate,
-            callbacks and gate.before(callbacks),
-        )
 
     def close_gate(self, error: BaseException | None = None) -> None:
         """Report what the attempt at hand holds back: if it failed, only that it is over."""
@@ -390,10 +380,7 @@ class ChainCall(Call):
         self.is_heard = False
 
     def __enter__(self) -> Self:
-        callbacks = self.managed(CallbackManager)
-        if callbacks is not None:
-            self.is_heard = True
-            self.manager = callbacks.on_chain_start(None, self.messages, **self.named())
+        self.manager = self.begin(CallbackManager)
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
@@ -403,10 +390,9 @@ class ChainCall(Call):
             self.end(error)
 
     async def __aenter__(self) -> Self:
-        callbacks = self.managed(AsyncCallbackManager)
-        if callbacks is not None:
-            self.is_heard = True
-            self.manager = await callbacks.on_chain_start(None, self.messages, **self.named())
+        begun = self.begin(AsyncCallbackManager)
+        if begun is not None:
+            self.manager = await begun
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
@@ -421,14 +407,8 @@ class ChainCall(Call):
             return self.manager.on_chain_end(merged(self.handed_out))
         return self.manager.on_chain_error(error)
 
-    def named(self) -> dict[str, Any]:
-        return {"name": self.run_name or self.runnable.get_name(), "run_id": self.run_id}
-
-    def managed(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
-        """Return the callback manager, or None where nobody listens.
-
-        A run that nobody hears of need not be opened at all.
-        """
+    def begin(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
+        """Open the chain run, or in a task return what opens it; None where nobody listens."""
         config, own = self.config, vars(self.runnable)
         metadata = own.get("metadata")
         # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
@@ -451,7 +431,11 @@ class ChainCall(Call):
             manager.add_handler(handler, inherit=True)
         manager, self.detached = detach_langfuse(manager, self.policy)
         config["callbacks"] = manager
-        return manager if manager.handlers else None
+        self.is_heard = bool(manager.handlers)
+        if not self.is_heard:  # a run that nobody hears of need not be opened at all
+            return None
+        name = self.run_name or self.runnable.get_name()
+        return manager.on_chain_start(None, self.messages, name=name, run_id=self.run_id)
 
     def open(self) -> FallbackRun:
         """Start the core's run."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from itertools import zip_longest
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
@@ -47,16 +48,12 @@ def identify(candidate: Runnable[Any, Any]) -> Identity:
     if model is None:
         return Identity(candidate.get_name(), None, None)
     params = model._get_ls_params()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # what every integration overrides
+    window = (model.profile or {}).get("max_input_tokens")
     return Identity(
         params.get("ls_model_name") or type(model).__name__,
         params.get("ls_provider") or None,
-        _context_window_of(model),
+        window if type(window) is int and window > 0 else None,
     )
-
-
-def _context_window_of(model: BaseChatModel) -> int | None:
-    window = (model.profile or {}).get("max_input_tokens")
-    return window if type(window) is int and window > 0 else None
 
 
 def parameters_of(candidate: object, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -102,16 +99,15 @@ def targets_of(
             "credentials", "there are more than candidates", "pass one for each, or None"
         )
     targets: list[Target] = []
-    for position, candidate in enumerate(candidates):
+    known = zip_longest(candidates, credentials, earlier_targets)
+    for position, (candidate, credential, before) in enumerate(known):
         model, provider, window = identify(candidate)
         # The same model may come again, with another key or in another chain.
         name = f"{provider}/{model}" if provider else model
         name = distinct_name(name, [one.name for one in targets])
-        credential = credentials[position] if position < len(credentials) else None
         if credential is not None:
             check_takes_keys(candidate, position)
         inside = first_chat_model(candidate)
-        before = earlier_targets[position] if position < len(earlier_targets) else None
         # A model's own key is no credential: nobody can refresh it.
         identity = None if credential else identity_of(inside, model, provider)
         if identity is None and before is not None and before.credential is credential:
@@ -147,8 +143,7 @@ def check_candidates(
     listed: list[Runnable[Any, Any]] = []
     for position, entry in enumerate(entries):
         what = f"candidates[{position}]"
-        candidate = model_named(entry, what) if isinstance(entry, str) else entry
-        refuse_unmade(candidate, what)
+        candidate = model_of(entry, what)
         if not isinstance(candidate, Runnable):
             kind = candidate if isinstance(candidate, type) else type(candidate)
             raise FallbackConfigError.about(
@@ -164,28 +159,30 @@ def check_candidates(
     return listed
 
 
-def model_named(name: str, what: str) -> Any:
-    """Make the chat model of a name such as ``"openai:gpt-5.5"``."""
-    try:
-        from langchain.chat_models import init_chat_model  # noqa: PLC0415 # not with this extra
+def model_of(given: object, what: str) -> Any:
+    """Return what was given, or the chat model of a name such as ``"openai:gpt-5.5"``.
 
-        return init_chat_model(name)
-    except (ImportError, ValueError) as error:
-        raise FallbackConfigError.about(
-            what,
-            f"no chat model can be made of {name!r}: {error}",
-            "pip install 'honcho-fallback[agents]', and name it as in \"openai:gpt-5.5\"",
-        ) from error
+    What makes its model for each call is refused: nobody knows before whom it will ask.
+    """
+    model: Any = given
+    if isinstance(given, str):
+        try:
+            from langchain.chat_models import init_chat_model  # noqa: PLC0415 # not with this extra
 
-
-def refuse_unmade(candidate: object, what: str) -> None:
-    """Refuse what makes its model for each call: nobody knows before whom it will ask."""
-    if type(candidate).__module__.startswith("langchain.chat_models."):
+            model = init_chat_model(given)
+        except (ImportError, ValueError) as error:
+            raise FallbackConfigError.about(
+                what,
+                f"no chat model can be made of {given!r}: {error}",
+                "pip install 'honcho-fallback[agents]', and name it as in \"openai:gpt-5.5\"",
+            ) from error
+    if type(model).__module__.startswith("langchain.chat_models."):
         raise FallbackConfigError.about(
             what,
             "a model of init_chat_model with configurable_fields is made anew for each call",
             "pass init_chat_model(name) without them; a chat model has configurable_fields(), too",
         )
+    return model
 
 
 def first_chat_model(candidate: object) -> BaseChatModel | None:

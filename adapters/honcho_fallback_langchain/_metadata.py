@@ -31,10 +31,11 @@ def _mark(answer: Any, description: Mapping[str, Any]) -> Any:
     """Return an answer with its description: a copy, because a cache may hold the original."""
     if isinstance(answer, AIMessage):
         inner = answer.response_metadata.get(KEY)
-        metadata = {
-            **answer.response_metadata,
-            KEY: _around(inner, description) if inner else description,
-        }
+        if inner:  # a candidate may be a chain of its own: who answered is who answered there
+            attempts = [*description["attempts"][:-1], *inner["attempts"]]
+            is_fallback = description["is_fallback"] or inner["is_fallback"]
+            description = {**inner, "is_fallback": is_fallback, "attempts": attempts}
+        metadata = {**answer.response_metadata, KEY: description}
         return answer.model_copy(update={"response_metadata": metadata})
     if isinstance(answer, dict) and isinstance(answer.get("raw"), AIMessage):
         return {**answer, "raw": _mark(answer["raw"], description)}
@@ -50,16 +51,6 @@ def mark_replacement(chunk: Any, message_id: str) -> Any:
     fallback = {**fallback, "replaces": [*fallback.get("replaces", ()), message_id]}
     metadata = {**chunk.response_metadata, KEY: fallback}
     return chunk.model_copy(update={"response_metadata": metadata})
-
-
-def _around(inner: Mapping[str, Any], outer: Mapping[str, Any]) -> dict[str, Any]:
-    # A candidate may be a chain of its own: who answered is who answered there.
-    return {
-        **inner,
-        "is_fallback": outer["is_fallback"] or inner["is_fallback"],
-        "model": inner["model"],
-        "attempts": [*outer["attempts"][:-1], *inner["attempts"]],
-    }
 
 
 def attempt_metadata(

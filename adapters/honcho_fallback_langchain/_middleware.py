@@ -41,7 +41,7 @@ from honcho_fallback import (
 )
 from honcho_fallback_langchain._call import Call, Request
 from honcho_fallback_langchain._callbacks import detach_langfuse
-from honcho_fallback_langchain._candidates import model_named, refuse_unmade
+from honcho_fallback_langchain._candidates import model_of
 from honcho_fallback_langchain._chain import Chain
 from honcho_fallback_langchain._labels import Boundary
 from honcho_fallback_langchain._message_history import for_provider, tools_for
@@ -202,23 +202,17 @@ class AgentCall(Call):
             changes["messages"] = sent.messages
         if sent.settings is not request.model_settings:
             changes["model_settings"] = sent.settings
-        model = self._described(sent)
-        if model is not request.model:
-            changes["model"] = model
+        model, described = sent.candidate, dict[str, Any]()
+        if sent.description:  # the model's run says which attempt it is, where that helps
+            described["metadata"] = {**(model.metadata or {}), **sent.description}
+        if attempt.number > 1:
+            described["tags"] = [*(model.tags or []), f"fallback:attempt:{attempt.number}"]
+        if described or model is not request.model:
+            changes["model"] = model.model_copy(update=described) if described else model
         if attempt.position > 0:
             given = {one.name: getattr(request, one.name) for one in fields(request)}
             return FallbackRequest(**{**given, **changes})
         return request.override(**changes) if changes else request
-
-    def _described(self, sent: Request) -> Any:
-        """Return a model that says in its run which attempt it is, where that helps."""
-        model, attempt = sent.candidate, sent.attempt
-        described: dict[str, Any] = {}
-        if sent.description:
-            described["metadata"] = {**(model.metadata or {}), **sent.description}
-        if attempt.number > 1:
-            described["tags"] = [*(model.tags or []), f"fallback:attempt:{attempt.number}"]
-        return model.model_copy(update=described) if described else model
 
     def _foreign(self, reader: Reader) -> dict[str, Any]:
         # Cache markers and the provider's own tools were made for the agent's model.
@@ -324,9 +318,17 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> None:
         super().__init__()
         updated_options = Options().updated(options)
-        self.fallbacks = [_chat_model(one, position) for position, one in enumerate(fallbacks)]
-        if not self.fallbacks:
+        models: list[BaseChatModel] = []
+        for position, given in enumerate(fallbacks):
+            what = f"fallbacks[{position}]"
+            model = model_of(given, what)
+            if not isinstance(model, BaseChatModel):
+                fix = "pass a chat model without tools bound (the agent binds them) or its name"
+                raise FallbackConfigError.about(what, f"got a {type(given).__name__}", fix)
+            models.append(model)
+        if not models:
             raise FallbackConfigError.about("fallbacks", "there is none", "pass a chat model")
+        self.fallbacks = models
         self._turns: deque[Turn] = deque(maxlen=_TURNS)  # copies of this middleware share them
         self._hold(updated_options, None)
 
@@ -371,8 +373,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         """
         call = self._call(request, handler)
         try:
-            run = call.open()
-            call.policy.call(call.ask, run=run)
+            call.policy.call(call.ask, run=call.open())
         except BaseException as error:
             call.close_gate(error)
             call.fail_turn(error)
@@ -389,8 +390,7 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         """Ask as ``wrap_model_call`` does, in this task."""
         call = self._call(request, handler)
         try:
-            run = call.open()
-            await call.policy.acall(call.aask, run=run)
+            await call.policy.acall(call.aask, run=call.open())
         except BaseException as error:
             await call.aclose_gate(error)
             call.fail_turn(error)
@@ -434,22 +434,8 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
     def _chain_of(self, primary: BaseChatModel) -> Chain:
         entry = self._chains.get(id(primary))
         if entry is None:
-            refuse_unmade(primary, "the agent's model")
-            candidates = [primary, *self._fallback_models]
+            candidates = [model_of(primary, "the agent's model"), *self._fallback_models]
             entry = primary, Chain.over(candidates, self.options, self._own, replaced=1)
             latest = list(self._chains.items())[1 - _CHAINS :]
             self._chains = {**dict(latest), id(primary): entry}
         return entry[1]
-
-
-def _chat_model(fallback: object, position: int) -> BaseChatModel:
-    what = f"fallbacks[{position}]"
-    model = model_named(fallback, what) if isinstance(fallback, str) else fallback
-    refuse_unmade(model, what)
-    if not isinstance(model, BaseChatModel):
-        raise FallbackConfigError.about(
-            what,
-            f"got a {type(fallback).__name__}",
-            "pass a chat model without tools bound (the agent binds them) or its name",
-        )
-    return model

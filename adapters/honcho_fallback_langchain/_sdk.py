@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from honcho_fallback import Attempt, Credential
 
 T = TypeVar("T")
+PartT = TypeVar("PartT")
 CandidateT = TypeVar("CandidateT", bound=Runnable[Any, Any])
 
 logger = logging.getLogger("honcho_fallback")
@@ -79,8 +80,7 @@ def without_sdk_retries(candidate: CandidateT) -> CandidateT:
     Args:
         candidate: What a fallback chain asks; it and its clients are never changed.
     """
-    quiet: CandidateT = with_changed(candidate, _without_retries)
-    return quiet
+    return with_changed(candidate, _without_retries)
 
 
 def _without_retries(model: Any) -> Any:
@@ -160,8 +160,7 @@ def without_thinking(candidate: CandidateT) -> CandidateT:
         thinks = getattr(model, "thinking", None) is not None
         return model.model_copy(update={"thinking": None}) if thinks else model
 
-    plain: CandidateT = with_changed(candidate, turn_off)
-    return plain
+    return with_changed(candidate, turn_off)
 
 
 def with_stream_usage(candidate: CandidateT) -> CandidateT:
@@ -177,8 +176,7 @@ def with_stream_usage(candidate: CandidateT) -> CandidateT:
             return model
         return model.model_copy(update={name: True})
 
-    counting: CandidateT = with_changed(candidate, turn_on)
-    return counting
+    return with_changed(candidate, turn_on)
 
 
 # Timeouts: the clients of copies get one that looks, request by request, at how much time the
@@ -198,8 +196,7 @@ def within_attempts(candidate: CandidateT) -> CandidateT:
     A timeout of the model's own stays where it is shorter; one that is given with a call stays as
     it is.
     """
-    bounded: CandidateT = with_changed(candidate, _bounded)
-    return bounded
+    return with_changed(candidate, _bounded)
 
 
 def _bounded(model: Any) -> Any:
@@ -321,22 +318,24 @@ def _secrets_of(model: BaseChatModel) -> str | None:
 _BINDING_FIELDS: Final = {"config", "config_factories", "kwargs"}
 
 
-def with_changed(part: Any, change: Callable[[Any], Any]) -> Any:
+def with_changed(part: PartT, change: Callable[[Any], Any]) -> PartT:
     """Return a runnable over other chat models, or the same object where none was changed."""
+    changed, given = part, cast("Any", part)
     kind: type[Any] = part.__class__
     if issubclass(kind, BaseChatModel):
-        return change(part)
-    if _is_composite(kind):
-        fields = {name: getattr(part, name) for name in kind.model_fields.keys() - _BINDING_FIELDS}
-        changed = {name: with_changed(value, change) for name, value in fields.items()}
-        return copied(part, changed) if differ(changed.values(), fields.values()) else part
-    if kind in {list, tuple}:
-        items: Any = part.__class__(with_changed(item, change) for item in part)
-        return items if differ(items, part) else part
-    if kind is dict:
-        entries = {key: with_changed(value, change) for key, value in part.items()}
-        return entries if differ(entries.values(), part.values()) else part
-    return part
+        changed = change(part)
+    elif _is_composite(kind):
+        names = kind.model_fields.keys() - _BINDING_FIELDS
+        fields = {name: getattr(part, name) for name in names}
+        others = with_changed(fields, change)
+        changed = part if others is fields else copied(part, others)
+    elif kind in {list, tuple}:
+        items: Any = kind(with_changed(item, change) for item in given)
+        changed = items if differ(items, given) else part
+    elif kind is dict:
+        entries: Any = {key: with_changed(value, change) for key, value in given.items()}
+        changed = entries if differ(entries.values(), given.values()) else part
+    return changed
 
 
 def differ(new: Iterable[Any], old: Iterable[Any]) -> bool:
