@@ -67,9 +67,8 @@ class ApiKey:
     __slots__ = ("__weakref__", "_key", "fingerprint")
 
     def __init__(self, key: str) -> None:
-        if not isinstance(key, str):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
-            fix = "pass the key; is the variable that it comes from set?"
-            raise FallbackConfigError.about("key", f"got a {type(key).__name__}", fix)
+        if key != "":  # which is the provider's to refuse
+            require_text("key", key, "pass the key; is the variable that it comes from set?")
         self._key = key
         self.fingerprint = _digest(key)[:16]
 

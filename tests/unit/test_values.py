@@ -84,7 +84,7 @@ def through_pickle(value: Any) -> Any:
         (lambda: FallbackPolicy([Target("m")]).start(agnt="x"), "did you mean agent[?]"),  # type: ignore[call-arg] # the point
         (lambda: FallbackPolicy(None), "targets: got a single NoneType; pass a list"),  # type: ignore[arg-type] # the point
         (lambda: FallbackConfig(cooldown=Cooldown), "cooldown: got a class; pass an object"),  # type: ignore[arg-type] # the point
-        (lambda: ApiKey(None), "key: got a NoneType; pass the key; is the variable .* set[?]"),  # type: ignore[arg-type] # the point
+        (lambda: ApiKey(None), "key: got None; pass the key; is the variable .* set[?]"),  # type: ignore[arg-type] # the point
         (lambda: TransportRecovery("x"), "rebuild: got a str; pass a function of a target"),  # type: ignore[arg-type] # the point
         (
             lambda: TransportRecovery(aggregators="openrouter"),  # type: ignore[arg-type] # the point
