@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import signal
 import re
 import threading
 from contextlib import suppress
@@ -121,6 +122,8 @@ def main() -> None:
     """Serve until somebody presses Ctrl-C."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.faults", description=__doc__)
     parser.add_argument("--port", type=int, default=8399)
+    # A shell that starts it in the background has it ignore the signal that ends it.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     with FaultServer(parser.parse_args().port) as server, suppress(KeyboardInterrupt):
         print(f"base_url={server.url}/v1 (OpenAI), {server.url} (Anthropic, Gemini)", flush=True)
         print(f"curl {server.url}/models lists what there is; Ctrl-C ends it", flush=True)
