@@ -12,8 +12,8 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-import signal
 import re
+import signal
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Self
