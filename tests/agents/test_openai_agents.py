@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 import agents
@@ -178,13 +179,13 @@ async def test_a_session_knows_who_wrote_what(providers: ProviderServer) -> None
     thought = {"type": "reasoning", "id": "rs_session", "encrypted_content": "secret"}
     word = wire.response_text("hello", "msg_session")
     fallback.reply(Reply(body=wire.responses_answer({**thought, "summary": []}, word)))
-    session = agents.SQLiteSession("a")
     outputs: list[str] = []
-    for _ in range(2):  # as in a program that makes its agents for each request
-        models = SDK.model(primary, api="responses"), SDK.model(fallback, api="responses")
-        agent = agents.Agent("a", model=FallbackModel(*models))
-        result = await agents.Runner.run(agent, "hi", session=session)
-        outputs.append(result.final_output)
+    with closing(agents.SQLiteSession("a")) as session:
+        for _ in range(2):  # as in a program that makes its agents for each request
+            models = SDK.model(primary, api="responses"), SDK.model(fallback, api="responses")
+            agent = agents.Agent("a", model=FallbackModel(*models))
+            result = await agents.Runner.run(agent, "hi", session=session)
+            outputs.append(result.final_output)
     assert outputs == ["hello", f"hello from {primary.name}"]
     assert primary.refused == []
 
