@@ -303,6 +303,7 @@ class _Reading(Generic[T]):
         self.opened = 0.0
         self._chunks: list[T] = []
         self._handed_out = 0  # of these
+        self._following: str | None = ""  # what the others say, where they say a text alone
         self._committed = False
         self._waited, self._characters = 0.0, 0
 
@@ -334,6 +335,10 @@ class _Reading(Generic[T]):
         if self._committed:
             self._handed_out += 1
             return (chunk,)
+        if self._handed_out and self._following is not None:
+            before = self._chunks[-2] if len(self._chunks) - self._handed_out > 1 else None
+            text = "" if repeats(chunk, before) else text_of(chunk)
+            self._following = None if text is None else self._following + text
         if not self._has_content(chunk) or (self._holds_refusals and refuses(chunk)):
             return ()
         if self._handed_out and not self._find_seam(is_whole=False):
@@ -352,10 +357,10 @@ class _Reading(Generic[T]):
         """Drop what this attempt repeats of the text before it; False where more has to come."""
         if self._committed:
             return False
-        following = self._chunks[self._handed_out :]
-        text = plain_text(following)
+        text = plain_text([self._following or ""])
         count = repeated(self.run._call.text, text, is_whole=is_whole or not text)
         if count:
+            following = self._chunks[self._handed_out :]
             self._chunks[self._handed_out :] = without_start(following, count)
         return count is not None
 
@@ -370,6 +375,7 @@ class _Reading(Generic[T]):
         """Forget the chunks of an attempt that failed, but those that are gone on with."""
         self._handed_out = self._handed_out if self.run._call.text else 0
         del self._chunks[self._handed_out :]
+        self._following = ""
         self._committed = False
         self._waited, self._characters = 0.0, 0
 
@@ -482,9 +488,9 @@ def _refuse(verb: str, returned: object, fits: str | None = None) -> NoReturn:
     """Say which verb takes what ``ask`` returned to this one."""
     cls, what = type(returned), f"a {type(returned).__name__}"
     if _is_manager(cls):
-        for held in getattr(returned, "__dict__", {}).values():
-            if isinstance(held, CoroutineType):
-                held.close()
+        for part in getattr(returned, "__dict__", {}).values():
+            if isinstance(part, CoroutineType):
+                part.close()
         is_sync = hasattr(cls, "__enter__")
         enter, fits = ("with", "stream") if is_sync else ("async with", "astream")
         problem = f"it returned a manager that nobody entered ({cls.__name__}) to policy.{verb}"

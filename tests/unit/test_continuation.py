@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -387,3 +388,28 @@ def test_a_chunk_of_each_shape_can_be_shortened(chunk: Any) -> None:
     assert read_answer([shorter]).content == "rld"
     assert read_answer([chunk]).content == "hello world"
     assert without_start([chunk, chunk], 11)[1] is chunk
+
+
+def test_a_text_that_is_said_again_is_read_once() -> None:
+    """Twice the chunks are twice the work; it is counted, as no clock can be trusted."""
+
+    def calls_for(count: int) -> int:
+        text = "".join(f"word{number} " for number in range(count))
+        whole, cut = said(f"{text}The end."), [*said(text, end=False), CUT]
+        models = Models(primary=[cut], able=[whole])
+        policy = FallbackPolicy([CHAIN[0], CHAIN[2]])
+        made = 0
+
+        def count_call(_frame: Any, event: str, _: object) -> None:
+            nonlocal made
+            made += event == "call"
+
+        sys.setprofile(count_call)
+        try:
+            chunks = list(policy.stream(models.stream, partial="continue"))
+        finally:
+            sys.setprofile(None)
+        assert plain_text(chunks) == f"{text}The end."
+        return made
+
+    assert calls_for(200) < 2.5 * calls_for(100)
