@@ -155,9 +155,9 @@ class RouterCall:
         self.by_id = frozenset(ids[one] for one in resting)
         if wants_content:
             messages = request.get("messages")
-            asked = request.get("input", request.get("prompt")) if messages is None else messages
+            shown = request.get("input", request.get("prompt")) if messages is None else messages
             parameters = {name: request[name] for name in PARAMETERS if name in request}
-            self.run.report(input=asked, parameters=parameters)
+            self.run.report(input=shown, parameters=parameters)
         return None
 
     def _unlabelled(self) -> list[str]:

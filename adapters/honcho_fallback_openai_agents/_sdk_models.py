@@ -94,11 +94,11 @@ def targets_of(candidates: Iterable[Candidate]) -> list[Target]:
         known = Target(name, provider)
         known = replace(known, name=distinct_name(known.name, [each.name for each in targets]))
         # Of a copy of the model the client sends one request; the model is left as it is.
-        asked = copy(model)
+        copied = copy(model)
         for key, value in vars(model).items():
             if value is client is not None:
-                vars(asked)[key] = without_retries(client)
-        target = replace(one if isinstance(one, Target) else known, client=asked)
+                vars(copied)[key] = without_retries(client)
+        target = replace(one if isinstance(one, Target) else known, client=copied)
         targets.append(with_place(target, client, provider=provider))
     return targets
 

@@ -391,20 +391,20 @@ class FallbackRun:
         Of a stream ``validate`` sees what its chunks make. It alone may have to be awaited, by
         ``verdict_of``: outside of a task this coroutine never waits.
         """
-        policy, name = self._call.policy, self._call.policy.names[self._call.attempt.position]
+        call, policy = self._call, self._call.policy
         error: Exception | None = None
         try:
             if fault is not None:
                 error, fault = AnswerRejected(fault), fault._replace(error=AnswerRejected.__name__)
             elif stream and not answer:
-                error = AnswerRejected(f"{name} sent a stream without a single chunk")
+                error = AnswerRejected(f"{call.name} sent a stream without a single chunk")
             elif policy.validate is not None:
                 try:
                     verdict = policy.validate(put_together(answer) if stream else answer)
                     if inspect.isawaitable(verdict):
                         verdict = await verdict_of(verdict)
                     if verdict is False:
-                        error = AnswerRejected(f"validate said no to the answer of {name}")
+                        error = AnswerRejected(f"validate said no to the answer of {call.name}")
                 except Exception as raised:  # noqa: BLE001 # it says no with it, or has a bug
                     error = raised
             if error is not None:
@@ -416,7 +416,7 @@ class FallbackRun:
             self._take(answer, now)
             return None
         # A stream of one chunk may be nothing but the error that was sent in place of one.
-        came = stream and (self._call.content_at is not None or len(answer) > 1)
+        came = stream and (call.content_at is not None or len(answer) > 1)
         return self._fail(error, fault, answer if came else (), now)
 
     def _fail(
@@ -430,14 +430,14 @@ class FallbackRun:
         has_begun = call.content_at is not None
         if has_begun or partial_chunks:
             failure = failure._replace(reached="unknown")
-            chunks = partial_chunks or tuple(call.partial)
-            chunks = chunks[len(call.partial) :] if call.text else chunks
-            self._note_usage(chunks)
-            call.received = characters(chunks) or None if has_begun else None
+            partial_chunks = partial_chunks or tuple(call.partial)
+            new = partial_chunks[len(call.partial) :] if call.text else partial_chunks
+            self._note_usage(new)
+            call.received = characters(new) or None if has_begun else None
         if call.mode == "replace" and not cancelled:
             call.content_at, call.mode, partial_chunks = None, "final", ()
         elif call.content_at is not None:
-            call.partial = partial_chunks = partial_chunks or tuple(call.partial)
+            call.partial = partial_chunks
             call.text = plain_text(partial_chunks) if call.mode == "continue" else ""
         else:  # nobody has seen them
             partial_chunks = ()

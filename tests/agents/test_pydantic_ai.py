@@ -74,6 +74,14 @@ class City(BaseModel):
     city: str
 
 
+async def output_of(agent: Agent[None, str], *, is_stream: bool) -> str:
+    """Ask an agent, by an answer or by a stream."""
+    if not is_stream:
+        return (await agent.run("hi")).output
+    async with agent.run_stream("hi") as result:
+        return await result.get_output()
+
+
 def claude(provider: Provider) -> AnthropicModel:
     """Build a model of another provider."""
     place = AnthropicProvider(api_key="key", base_url=provider.url)
@@ -257,11 +265,7 @@ async def test_a_tool_loop_moves_to_another_account_and_back(
         two.reply(thinking_of("two"))
     models = (SDK.model(each, api="responses", name="gpt-5.5") for each in (one, two))
     agent = Agent(FallbackModel(*models), tools=[look_up])
-    if is_stream:
-        async with agent.run_stream("hi") as result:
-            output = await result.get_output()
-    else:
-        output = (await agent.run("hi")).output
+    output = await output_of(agent, is_stream=is_stream)
     assert output == f"hello from {(one if dies == 'first' else two).name}"
     assert one.refused + two.refused == []
 
@@ -513,11 +517,7 @@ async def test_gemini_that_says_nothing_has_not_answered(
     primary.standing = Reply(events=[wire.event(body)]) if is_stream else Reply(body=body)
     place = GoogleProvider(api_key="key", base_url=primary.url)
     agent = Agent(FallbackModel(GoogleModel("gemini-3-pro", provider=place), SDK.model(fallback)))
-    if is_stream:
-        async with agent.run_stream("hi") as result:
-            output = await result.get_output()
-    else:
-        output = (await agent.run("hi")).output
+    output = await output_of(agent, is_stream=is_stream)
     assert output == f"hello from {fallback.name}"
     assert len(primary.requests) == 1
 
