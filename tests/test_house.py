@@ -237,7 +237,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
             for name in ("measurements", "records", "redis", "spans", "stores", "texts")
         ),
     ),
-    "testing": (879, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
+    "testing": (777, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
     "tools": (1193, ("honcho_fallback/tools",)),
     "simulate": (1058, ("honcho_fallback/simulate",)),
     "cli": (586, ("honcho_fallback/cli",)),

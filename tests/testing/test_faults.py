@@ -1,9 +1,8 @@
-"""A transport that fails on schedule: the SDKs' own exceptions, their own streams."""
+"""A transport that fails on schedule: the SDKs' own exceptions."""
 
 from __future__ import annotations
 
 import asyncio
-import gzip
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -21,7 +20,7 @@ from honcho_fallback import FailureKind, FallbackConfigError, classify
 from honcho_fallback.testing import FaultTransport
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import Callable
 
     from honcho_fallback.testing import Clock
     from tests.helpers.provider import ProviderServer
@@ -59,42 +58,26 @@ class Asking:
     """Ask by an SDK, whose every request goes through a transport; sync or async."""
 
     def __init__(
-        self, sdk: Sdk, transport: FaultTransport, providers: ProviderServer, *, asynchronous: bool
+        self, sdk: Sdk, transport: FaultTransport, providers: ProviderServer, **options: Any
     ) -> None:
-        self.sdk, self.transport, self.asynchronous = sdk, transport, asynchronous
-        self.options: dict[str, Any] = {
-            "api_key": "none",
-            "max_retries": 0,
-            "base_url": providers[sdk.name].url,
-        }
-        self.chunks = 0
+        self.sdk, self.transport = sdk, transport
+        url = providers[sdk.name].url
+        self.options = {"api_key": "none", "max_retries": 0, "base_url": url, **options}
 
-    def __call__(self, *, stream: bool = False) -> None:
-        self.chunks = 0
-        if self.asynchronous:
-            asyncio.run(self._aask(stream=stream))
-            return
+    def __call__(self) -> None:
         with self.sdk.module.DefaultHttpxClient(transport=self.transport) as http_client:
-            answer = self._create(self.sdk.client, http_client, stream=stream)
-            for _ in answer if stream else ():
-                self.chunks += 1
+            self._create(self.sdk.client, http_client)
 
-    async def _aask(self, *, stream: bool) -> None:
-        async with self.sdk.module.DefaultAsyncHttpxClient(
-            transport=self.transport
-        ) as http_client:
-            answer = await self._create(self.sdk.async_client, http_client, stream=stream)
-            if stream:
-                async for _ in answer:
-                    self.chunks += 1
+    async def aask(self) -> None:
+        module = self.sdk.module
+        async with module.DefaultAsyncHttpxClient(transport=self.transport) as http_client:
+            await self._create(self.sdk.async_client, http_client)
 
-    def _create(self, kind: Any, http_client: Any, *, stream: bool) -> Any:
+    def _create(self, kind: Any, http_client: Any) -> Any:
         client = kind(http_client=http_client, **self.options)
         if self.sdk.module is anthropic:
-            return client.messages.create(
-                model="m", messages=MESSAGES, max_tokens=9, stream=stream
-            )
-        return client.chat.completions.create(model="m", messages=MESSAGES, stream=stream)
+            return client.messages.create(model="m", messages=MESSAGES, max_tokens=9)
+        return client.chat.completions.create(model="m", messages=MESSAGES)
 
 
 FAULTS: list[tuple[dict[str, Any], str, FailureKind]] = [
@@ -123,7 +106,11 @@ def test_the_sdks_own_exception_comes_out(
 ) -> None:
     """Its class is the SDK's for that status, classify reads it right, and the rest is healthy."""
     transport = FaultTransport().on(1, **fault)
-    ask = Asking(sdk, transport, providers, asynchronous=asynchronous)
+    asking = Asking(sdk, transport, providers)
+
+    def ask() -> None:
+        return asyncio.run(asking.aask()) if asynchronous else asking()
+
     with pytest.raises(sdk.error(name)) as caught:
         ask()
     assert type(caught.value).__module__.partition(".")[0] == sdk.name
@@ -136,145 +123,22 @@ def test_the_sdks_own_exception_comes_out(
     assert (transport.requests, transport.failed) == (2, 1)
 
 
-@either
-@sdks
-@pytest.mark.parametrize(
-    ("fault", "kind"),
-    [
-        ({}, FailureKind.CONNECTION),
-        ({"error": "timeout"}, FailureKind.TIMEOUT),
-        ({"status": 529, "code": "overloaded_error"}, FailureKind.OVERLOADED),
-    ],
-)
-def test_a_stream_breaks_off_after_its_chunks(
-    sdk: Sdk,
-    fault: dict[str, Any],
-    kind: FailureKind,
-    asynchronous: bool,
-    providers: ProviderServer,
-) -> None:
-    """So many events come, then the connection is lost or an error event ends the stream."""
-    transport = FaultTransport().on(1, after_chunks=2, **fault)
-    ask = Asking(sdk, transport, providers, asynchronous=asynchronous)
-    with pytest.raises(Exception) as caught:
-        ask(stream=True)
-    assert ask.chunks == 2
-    assert classify(caught.value).kind is kind
-    ask(stream=True)
-    assert ask.chunks > 2
-
-
-def test_a_short_stream_breaks_off_at_its_end(providers: ProviderServer) -> None:
-    """A fault that was due is not lost because the stream was shorter."""
-    ask = Asking(SDKS[0], FaultTransport().on(1, after_chunks=1000), providers, asynchronous=False)
-    # openai 2 lets the transport's error through, openai 3 wraps it.
-    with pytest.raises((httpx.ReadError, openai.APIConnectionError)):
-        ask(stream=True)
-
-
-@either
-def test_what_is_no_stream_fails_as_a_whole(providers: ProviderServer, asynchronous: bool) -> None:
-    """There are no chunks to wait for, and the fault is not lost."""
-    transport = FaultTransport().on(1, status=503, after_chunks=2)
-    with pytest.raises(openai.InternalServerError):
-        Asking(SDKS[0], transport, providers, asynchronous=asynchronous)()
-
-
-def test_events_are_counted_wherever_packets_end() -> None:
-    """An event may come in pieces, several in one piece, with either line ending."""
-    pieces = [b"data: 1\r", b"\n\r\nda", b"ta: 2\r\n\r\ndata: 3\n", b"\ndata: 4\n\nda"]
-    inner = httpx.MockTransport(
-        lambda _: httpx.Response(
-            200, headers={"content-type": "text/event-stream"}, content=iter(pieces)
-        )
-    )
-    received = b""
-    transport = FaultTransport(inner).on(1, after_chunks=3)
-    with (
-        httpx.Client(transport=transport) as client,
-        client.stream("GET", "http://localhost/") as response,
-        pytest.raises(httpx.ReadError),
-    ):
-        for chunk in response.iter_bytes():
-            received += chunk
-    assert received == b"data: 1\n\ndata: 2\n\ndata: 3\n\n"
-
-
-def test_compressed_streams_break_off_too() -> None:
-    """A server that packs what it may is asked not to, or there would be no events to count."""
-
-    def answer(request: httpx.Request) -> httpx.Response:
-        headers = {"content-type": "text/event-stream"}
-        events = b"data: 1\n\ndata: 2\n\ndata: 3\n\n"
-        if "gzip" in request.headers["accept-encoding"]:
-            headers["content-encoding"] = "gzip"
-            events = gzip.compress(events)
-        return httpx.Response(200, headers=headers, content=iter([events]))
-
-    transport = FaultTransport(httpx.MockTransport(answer)).on(2, status=503, after_chunks=1)
-    with httpx.Client(transport=transport) as client:
-        whole, broken = (client.get("http://localhost/").text for _ in range(2))
-    assert whole.count("data: ") == 3
-    assert broken.startswith('data: 1\n\ndata: {"error"')
-
-
-class Body(httpx.SyncByteStream, httpx.AsyncByteStream):
-    """Count how often it is closed."""
-
-    def __init__(self) -> None:
-        self.closed = 0
-
-    def __iter__(self) -> Iterator[bytes]:
-        yield from [b"data: 1\n\n", b"data: 2\n\n", b"data: 3\n\n"]
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for event in self:
-            yield event
-
-    def close(self) -> None:
-        self.closed += 1
-
-    async def aclose(self) -> None:
-        self.closed += 1
-
-
-@either
-@pytest.mark.parametrize("content_type", ["text/event-stream", "application/json"])
-def test_answers_that_are_thrown_away_are_closed(content_type: str, asynchronous: bool) -> None:
-    """No connection stays taken by a stream that broke off or an answer that nobody sees."""
-    body = Body()
-    headers = {"content-type": content_type}
-    inside = httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, stream=body))
-    transport = FaultTransport(inside).on(1, status=503, after_chunks=1)
-    if asynchronous:
-
-        async def main() -> None:
-            async with httpx.AsyncClient(transport=transport) as client:
-                await client.get("http://localhost/")
-
-        asyncio.run(main())
-    else:
-        with httpx.Client(transport=transport) as client:
-            client.get("http://localhost/")
-    assert body.closed == 1
-
-
 def test_codes_reach_the_classifier(providers: ProviderServer) -> None:
     """A 429 with the code of an empty account is a quota; Anthropic's 529 has its own type."""
     transport = FaultTransport().on(1, status=429, code="insufficient_quota")
     with pytest.raises(openai.RateLimitError) as quota:
-        Asking(SDKS[0], transport, providers, asynchronous=False)()
+        Asking(SDKS[0], transport, providers)()
     assert quota.value.code == "insufficient_quota"
     assert classify(quota.value).kind is FailureKind.QUOTA
     transport = FaultTransport().on(1, status=529)
     with pytest.raises(anthropic.APIStatusError, match="overloaded_error") as overloaded:
-        Asking(SDKS[2], transport, providers, asynchronous=False)()
+        Asking(SDKS[2], transport, providers)()
     assert type(overloaded.value).__name__ == "OverloadedError"
 
 
 def test_google_fails_in_its_own_form(providers: ProviderServer) -> None:
-    """Its SDK reads status and code from a body of its own, in answers and in streams."""
-    transport = FaultTransport().on(1, status=429).on(2, status=503, after_chunks=1)
+    """Its SDK reads status and code from a body of its own."""
+    transport = FaultTransport().on(1, status=429).on(2, status=503)
     with httpx.Client(transport=transport) as http_client:
         options = google.genai.types.HttpOptions(
             base_url=providers["gemini"].url, httpx_client=http_client
@@ -329,9 +193,7 @@ def test_the_transport_inside_is_asked_and_closed() -> None:
 def test_the_sdks_own_retries_are_requests(providers: ProviderServer) -> None:
     """A client that retries by itself shows that it does."""
     transport = FaultTransport().on(1, status=503, retry_after=0.01)
-    ask = Asking(SDKS[0], transport, providers, asynchronous=False)
-    ask.options["max_retries"] = 1
-    ask()
+    Asking(SDKS[0], transport, providers, max_retries=1)()
     assert (transport.requests, transport.failed) == (2, 1)
 
 
@@ -393,13 +255,9 @@ def test_bad_rules_are_refused(write: Callable[[Any], Any], message: str) -> Non
         write(schedule())
 
 
-def output_of(code: str) -> str:
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return done.stdout.strip()
-
-
 def test_the_kit_imports_nothing_that_it_may_not_need() -> None:
     """No SDK, HTTP client, server or framework is loaded before something of the kit uses it."""
     heavy = {"anthropic", "groq", "httpx", "httpx2", "langchain_core", "llmock", "openai"}
     code = f"import sys, honcho_fallback.testing; print({heavy} & {{*sys.modules}})"
-    assert output_of(code) == "set()"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "set()"
