@@ -239,7 +239,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     ),
     "testing": (777, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
     "tools": (1193, ("honcho_fallback/tools",)),
-    "simulate": (1058, ("honcho_fallback/simulate",)),
+    "simulate": (930, ("honcho_fallback/simulate",)),
     "cli": (586, ("honcho_fallback/cli",)),
     "langchain": (4076, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2746, ("adapters/honcho_fallback_litellm",)),

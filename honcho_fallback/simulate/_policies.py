@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -23,29 +22,26 @@ if TYPE_CHECKING:
 
     from honcho_fallback import Failure
 
-# OpenAI's SDK: the longest wait, the share of it that chance leaves out, and the seconds of a
-# Retry-After that are obeyed; with more, the target is left.
-_LONGEST_WAIT, _JITTER, _LONGEST_RETRY_AFTER = 8.0, 0.25, 120.0
-_OVERFLOWS = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
+# Seconds of a Retry-After that OpenAI's SDK obeys; with more, the target is left.
+_LONGEST_RETRY_AFTER = 120.0
 
 
-def retry_then_next(retries: int = 2, wait: float = 0.5, timeout: float = 600.0) -> FallbackConfig:
+def retry_then_next(retries: int = 2, timeout: float = 600.0) -> FallbackConfig:
     """Model an SDK under a list of fallbacks: retry the same target, then ask the next.
 
     A target is retried on 408, 409, 429, 5xx, timeouts and lost connections. After that, and on
-    any other error, the next one is asked at once; nothing is remembered from call to call. The
-    defaults are those of OpenAI's Python SDK (openai 2.54); others resemble them.
+    any other error, the next one is asked at once; nothing is remembered from call to call. Waits
+    and defaults are those of OpenAI's Python SDK (openai 2.54); others resemble them.
 
     Args:
         retries: Of one target, after its first failure.
-        wait: Seconds before the first retry, less up to a quarter; doubled with each, to 8 s.
         timeout: Seconds for an answer, for a stream's first content, and between two chunks.
     """
     return FallbackConfig(
         fallback_on=frozenset(FailureKind) - {FailureKind.CANCELLED},
         switch_after=retries + 1,
         attempts_per_target=retries + 1,
-        wait=partial(_sdk_wait, wait),
+        wait=_sdk_wait,
         retry_after_cap=_LONGEST_RETRY_AFTER,
         timeout=timeout,
         idle_timeout=timeout,
@@ -53,21 +49,19 @@ def retry_then_next(retries: int = 2, wait: float = 0.5, timeout: float = 600.0)
     )
 
 
-def _sdk_wait(first: float, state: Any) -> float:
+def _sdk_wait(state: Any) -> float:
     stated = classify(state.outcome.exception()).retry_after
     if stated is not None:
         return stated
-    backoff: float = min(first * 2.0 ** (state.attempt_number - 1), _LONGEST_WAIT)
-    return backoff * (1 - _JITTER * random.random())  # noqa: S311 # a jitter is no secret
+    longest: float = min(0.5 * 2.0 ** (state.attempt_number - 1), 8.0)
+    return longest * random.uniform(0.75, 1.0)  # noqa: S311 # a jitter is no secret
 
 
 def _as_an_sdk_retries(failure: Failure, _: BaseException) -> Failure:
     status, stated = failure.status, failure.retry_after or 0.0
     retried = status is None or status >= 500 or status in {408, 409, 429}
-    # Those who try the next model on any error do not compare context windows.
-    kind = FailureKind.INVALID_REQUEST if failure.kind in _OVERFLOWS else failure.kind
     transient = retried and stated <= _LONGEST_RETRY_AFTER
-    return failure._replace(kind=kind, transient=transient, switchable=True)
+    return failure._replace(transient=transient, switchable=True)
 
 
 _PRESETS: Mapping[str, Callable[..., FallbackConfig]] = {
@@ -89,8 +83,7 @@ def load_policy(source: str | Path) -> tuple[str, FallbackConfig]:
     """Read a policy: a preset or ``retry-then-next`` by name, or a TOML file.
 
     A file holds ``preset`` (such as ``"resilient"``) and those options of FallbackConfig that are
-    no code. ``cooldown``, ``retry_budget`` and ``transport_recovery`` are tables; ``false`` takes
-    out what a preset has.
+    no code. ``cooldown``, ``retry_budget`` and ``transport_recovery`` are tables.
 
     Args:
         source: Such as ``"resilient"`` or ``"policy.toml"``.
@@ -117,13 +110,9 @@ def load_policy(source: str | Path) -> tuple[str, FallbackConfig]:
 
 
 def _option(key: str, given: Any) -> Any:
-    field = FallbackConfig.model_fields.get(key)
-    if given is False and field is not None and not isinstance(field.default, bool):
-        return None
     if key not in _TABLES or not isinstance(given, dict):
         return given  # FallbackConfig says what is wrong with it
     try:
         return _TABLES[key](**cast("dict[str, Any]", given))
     except TypeError as error:
-        problem = str(error).partition("() ")[2]
-        raise FallbackConfigError.about(key, problem, "correct its table") from None
+        raise FallbackConfigError.about(key, str(error), "correct its table") from None

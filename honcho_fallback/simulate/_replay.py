@@ -27,10 +27,9 @@ def replay(records: str | Path | Iterable[CallRecord], *, name: str = "replay") 
 
     A request in the simulation meets what the request on record that is nearest in time met at
     the same target, so the policy that made the records fares as it did. What they cannot say is
-    assumed (``Scenario.assumptions``): a target that nobody asked answers, in the median time of
-    all answers; after a timeout nothing would have come; each call is a turn of its own; and
-    limits are repeated as seen, not counted. Cancelled attempts and local errors say nothing about
-    a provider and are left out.
+    assumed: a target that nobody asked answers, in the median time of all answers; after a timeout
+    nothing would have come; each call is a turn of its own; and limits are repeated as seen, not
+    counted. Cancelled attempts and local errors say nothing about a provider and are left out.
 
     Args:
         records: Of calls over the same targets; or a file with ``json.dumps(record.to_dict())`` on
@@ -53,18 +52,13 @@ def replay(records: str | Path | Iterable[CallRecord], *, name: str = "replay") 
             at = round(max(0.0, call.started_at - start + attempt.started), 6)
             replies.setdefault(attempt.target, []).append((at, _reply(call, attempt)))
     usual = median([one.seconds for _, one in attempts if one.kind is None] or [1.0])
-    unknown = [target for target, pairs in replies.items() if not pairs]
-    silent = dict.fromkeys(one.target for _, one in attempts if _is_unanswered(one))
     times = [call.started_at - start for call in calls]
+    is_stream = any(call.time_to_first_token is not None for call in calls)
     return Scenario(
         name=name,
         summary=f"{len(calls)} calls on record, played again.",
         seconds=times[-1] + _LEAST,
-        traffic=Traffic(
-            kind="recorded",
-            at=tuple(times),
-            stream=any(call.time_to_first_token is not None for call in calls),
-        ),
+        traffic=Traffic(kind="steady", at=tuple(times), stream=is_stream),
         targets=tuple(
             SimulatedTarget(
                 name=target,
@@ -74,28 +68,16 @@ def replay(records: str | Path | Iterable[CallRecord], *, name: str = "replay") 
             for target, pairs in replies.items()
         ),
         started_at=start,
-        assumptions=(
-            *(f"{one} was never asked; it would answer in {usual:.2f} s" for one in unknown),
-            *(f"{one} would not have answered after the timeouts on record" for one in silent),
-            *(["each call is a turn of its own"] if len(calls) > 1 else []),
-        ),
     )
 
 
 def _read(path: str | Path) -> list[CallRecord]:
     try:
         return list(read_records(path))
-    except RecordError as error:
-        fix = "write json.dumps(record.to_dict()) on each line"
-        raise FallbackConfigError.about(str(path), str(error), fix) from None
-    except OSError as error:
-        problem, fix = error.strerror or "it is no file", "pass a file with a record on each line"
+    except (RecordError, OSError) as error:
+        problem = (error.strerror if isinstance(error, OSError) else None) or str(error)
+        fix = "pass a file with json.dumps(record.to_dict()) on each line"
         raise FallbackConfigError.about(str(path), problem, fix) from None
-
-
-def _is_unanswered(attempt: AttemptRecord) -> bool:
-    """Tell whether the caller hung up, so that nobody knows what would have come."""
-    return attempt.kind is FailureKind.TIMEOUT and attempt.status is None
 
 
 def _reply(call: CallRecord, attempt: AttemptRecord) -> Reply:
@@ -104,10 +86,11 @@ def _reply(call: CallRecord, attempt: AttemptRecord) -> Reply:
     first = None if content_at is None else max(0.0, content_at - attempt.started)
     if attempt.kind is None:
         return Reply(attempt.seconds, None, first)
-    if _is_unanswered(attempt):
+    if attempt.kind is FailureKind.TIMEOUT and attempt.status is None:
+        # The caller hung up: nobody knows what would have come.
         connected = "connect" not in (attempt.error or "").lower()
-        seconds = max(attempt.seconds, KEPT_ALIVE)
-        return Reply(seconds, dropped, first, quiet=first is not None, connected=connected)
+        quiet = first is not None
+        return Reply(KEPT_ALIVE, dropped, first, quiet=quiet, connected=connected)
     failure = Failure.of(
         attempt.kind,
         transient=attempt.transient,

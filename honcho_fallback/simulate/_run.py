@@ -1,4 +1,4 @@
-"""Play an incident in virtual time: turns begin, their calls overlap, a report comes out."""
+"""Play an incident in virtual time: turns begin, their calls overlap, figures come out."""
 
 from __future__ import annotations
 
@@ -8,10 +8,9 @@ import random
 import selectors
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
-from dataclasses import replace
-from itertools import count
+from dataclasses import dataclass, field, fields, replace
 from math import ceil
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -24,7 +23,6 @@ from honcho_fallback import (
     Runtime,
 )
 from honcho_fallback.simulate._policies import retry_then_next
-from honcho_fallback.simulate._report import Comparison, Report
 from honcho_fallback.simulate._simulated import Endpoint
 
 if TYPE_CHECKING:
@@ -34,6 +32,87 @@ if TYPE_CHECKING:
     from honcho_fallback.simulate._scenario import Scenario
 
 T = TypeVar("T")
+_HEADS = ("policy", "calls", "answered", "p50 s", "p95 s", "requests", "wasted", "money", "lost")
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Say how one policy fared in one incident.
+
+    Args:
+        name: The policy's.
+        calls: Calls made.
+        answered: Those that were answered.
+        p50: Half of the calls took no longer, in seconds: answered or not, waits included.
+        p95: 95 of 100 took no longer.
+        requests: Requests that each target saw.
+        wasted: Requests that failed, or whose answer came when nobody waited any more.
+        money: What all answers cost, by the scenario's prices.
+        lost: What answers cost that nobody got.
+        records: One for each call, in the order in which they began.
+    """
+
+    name: str
+    calls: int
+    answered: int
+    p50: float
+    p95: float
+    requests: Mapping[str, int]
+    wasted: int
+    money: float
+    lost: float
+    records: tuple[CallRecord, ...] = field(repr=False, compare=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Hold the reports of several policies in the same incident; ``print`` shows a table.
+
+    Args:
+        scenario: The incident's name.
+        summary: What happens in it.
+        reports: One for each policy, in the order given.
+    """
+
+    scenario: str
+    summary: str
+    reports: tuple[Report, ...]
+
+    def __getitem__(self, name: str) -> Report:
+        """Return a policy's report."""
+        return {one.name: one for one in self.reports}[name]
+
+    def __str__(self) -> str:
+        rows = [_HEADS, *map(_cells, self.reports)]
+        if not any(one.money for one in self.reports):
+            rows = [row[:-2] for row in rows]
+        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+        lines = [f"{self.scenario}: {self.summary}"]
+        for name, *figures in rows:
+            lines.append("  ".join([name.ljust(widths[0]), *map(str.rjust, figures, widths[1:])]))
+        targets = " + ".join(dict.fromkeys(name for one in self.reports for name in one.requests))
+        lines.append(f"requests: {targets}; wasted: failed, or answered too late")
+        return "\n".join(lines)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all figures as plain values, ready for ``json.dumps``, without the records."""
+        return {
+            "scenario": self.scenario,
+            "summary": self.summary,
+            "reports": [
+                {one.name: getattr(report, one.name) for one in fields(report) if one.repr}
+                for report in self.reports
+            ],
+        }
+
+
+def _cells(one: Report) -> tuple[str, ...]:
+    # Never rounded up to a hundred: one lost call in a million is one.
+    share = 100.0 * one.answered / max(1, one.calls)
+    share = share if one.answered == one.calls else min(share, 99.99)
+    figures = f"{one.calls}", f"{share:.2f}%", f"{one.p50:.2f}", f"{one.p95:.2f}"
+    requests = "+".join(map(str, one.requests.values()))
+    return one.name, *figures, requests, f"{one.wasted}", f"{one.money:.2f}", f"{one.lost:.2f}"
 
 
 def compare(
@@ -62,7 +141,7 @@ def compare(
         simulate(scenario, policy, name=name, calls=calls, seed=seed)
         for name, policy in policies.items()
     )
-    return Comparison(scenario.name, scenario.summary, scenario.assumptions, reports)
+    return Comparison(scenario.name, scenario.summary, reports)
 
 
 def simulate(
@@ -97,10 +176,11 @@ def simulate(
         scenario = scenario.model_copy(update={"traffic": traffic})
     if isinstance(policy, FallbackConfig):
         policy = FallbackPolicy(scenario.chain(), policy, agent=name)
-    if not isinstance(policy, FallbackPolicy):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
-        fix = "pass a FallbackPolicy or a FallbackConfig"
-        raise FallbackConfigError.about("policy", f"got a {type(policy).__name__}", fix)
-    scenario.chain(target.name for target in policy.targets)
+    known = [target.name for target in scenario.targets]
+    for target in policy.targets:
+        if target.name not in known:
+            what = f"target in scenario {scenario.name!r}"
+            raise FallbackConfigError.unknown(target.name, known, what)
     return run_in_virtual_time(lambda: _play(scenario, policy, name, seed))
 
 
@@ -111,63 +191,55 @@ async def _play(scenario: Scenario, policy: FallbackPolicy, name: str, seed: int
     runtime = Runtime(monotonic=loop.time, time=lambda: scenario.started_at + loop.time())
     policy = _isolated(policy, runtime)
     rng = random.Random(f"{seed}:traffic")  # noqa: S311 # no secrets
-    records: list[CallRecord | None] = []
-    turn_ids = map("simulated-turn-{}".format, count(1))
+    runs: list[FallbackRun] = []
+
+    async def call(run: FallbackRun) -> None:
+        try:
+            if traffic.stream:
+                async for _ in policy.astream(
+                    lambda at: endpoints[at.target.name].stream(at), run=run
+                ):
+                    pass
+            else:
+                await policy.acall(lambda at: endpoints[at.target.name].ask(at), run=run)
+        except Exception:
+            # What ends a call is for its caller; anything else is a bug of ours.
+            if run.outcome == "running":
+                raise
 
     async def play_turn() -> None:
-        with policy.turn(next(turn_ids)):
+        with policy.turn():
             for iteration in range(traffic.iterations):
-                if iteration:
-                    await asyncio.sleep(traffic.pause)
-                number, run = len(records), policy.start()
-                records.append(None)
-                await _call(policy, run, endpoints, stream=traffic.stream)
-                # A simulation can be repeated to the letter, names of calls and turns included.
-                records[number] = replace(run.record, call_id=f"simulated-{number + 1}")
+                await asyncio.sleep(traffic.pause if iteration else 0)
+                run = policy.start()
+                runs.append(run)
+                await call(run)
                 if run.outcome != "success":
                     return
 
     with _undisturbed(seed):
         async with asyncio.TaskGroup() as turns:
             for at in traffic.times(scenario.seconds, rng):
-                if at > loop.time():
-                    await asyncio.sleep(at - loop.time())
+                await asyncio.sleep(max(0.0, at - loop.time()))
                 turns.create_task(play_turn())
-    return _report(name, [record for record in records if record], endpoints)
+    return _report(name, [run.record for run in runs], endpoints)
 
 
 def _report(name: str, records: Sequence[CallRecord], endpoints: Mapping[str, Endpoint]) -> Report:
     seconds = sorted(record.seconds for record in records) or [0.0]
-    answered = sum(record.outcome == "success" for record in records)
-    is_priced = any(endpoint.is_priced for endpoint in endpoints.values())
+    played = endpoints.values()
     return Report(
         name=name,
         calls=len(records),
-        answered=answered,
-        success_rate=answered / max(1, len(records)),
+        answered=sum(record.outcome == "success" for record in records),
         p50=seconds[ceil(0.50 * len(seconds)) - 1],
         p95=seconds[ceil(0.95 * len(seconds)) - 1],
         requests={target: endpoint.requests for target, endpoint in endpoints.items()},
-        wasted=sum(endpoint.wasted for endpoint in endpoints.values()),
-        money=sum(endpoint.money for endpoint in endpoints.values()) if is_priced else None,
-        lost=sum(endpoint.lost for endpoint in endpoints.values()) if is_priced else None,
+        wasted=sum(one.kind is not None for record in records for one in record.attempts),
+        money=sum(endpoint.price * endpoint.written for endpoint in played),
+        lost=sum(endpoint.price * endpoint.unheard for endpoint in played),
         records=tuple(records),
     )
-
-
-async def _call(
-    policy: FallbackPolicy, run: FallbackRun, endpoints: Mapping[str, Endpoint], *, stream: bool
-) -> None:
-    try:
-        if not stream:
-            await policy.acall(lambda one: endpoints[one.target.name].ask(one), run=run)
-            return
-        async for _ in policy.astream(lambda one: endpoints[one.target.name].stream(one), run=run):
-            pass
-    except Exception:
-        # What ends a call is for its caller; anything else is a bug of ours.
-        if run.outcome == "running":
-            raise
 
 
 def _isolated(policy: FallbackPolicy, runtime: Runtime) -> FallbackPolicy:
@@ -210,15 +282,12 @@ class _Clock(selectors.DefaultSelector):
     now = 0.0
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
-        # Without a timer there is no time to go to; only a thread can wake the loop then.
-        ready = super().select(None if timeout is None else 0)
-        if timeout is not None and not ready:
-            self.now += max(0.0, timeout)
-        return ready
+        self.now += max(0.0, timeout or 0.0)
+        return super().select(None if timeout is None else 0)
 
 
 class VirtualTimeLoop(asyncio.SelectorEventLoop):
-    """Run tasks that overlap in virtual time; the same tasks always run in the same order."""
+    """Run tasks that overlap in virtual time, always in the same order; it has no threads."""
 
     def __init__(self) -> None:
         self._clock = _Clock()
@@ -228,14 +297,13 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         """Return the virtual time in seconds, from 0."""
         return self._clock.now
 
-    async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ARG002, ASYNC109 # as asyncio calls it
-        """Wait for threads for as long as they take: none ends within a limit in virtual time."""
-        await super().shutdown_default_executor()
-
 
 def run_in_virtual_time(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     """Run a coroutine to its end, also where a loop is running already, as in a notebook."""
-    if not _is_loop_running():
+    running = None
+    with suppress(RuntimeError):
+        running = asyncio.get_running_loop()
+    if running is None:
         return _run(main)
     with ThreadPoolExecutor(1) as thread:  # a thread runs one loop at a time
         return thread.submit(_run, main).result()
@@ -244,12 +312,3 @@ def run_in_virtual_time(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
 def _run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
     with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
         return runner.run(main())
-
-
-def _is_loop_running() -> bool:
-    # By itself: what is raised in an except block has that block's error for its context.
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True

@@ -5,21 +5,13 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Callable  # noqa: TC003 # pydantic reads it
 from heapq import merge
-from importlib.resources import files
 from itertools import accumulate, count, pairwise, takewhile
 from math import exp, log
 from pathlib import Path
 from statistics import NormalDist
 from typing import TYPE_CHECKING, Annotated, Any, Literal, NamedTuple
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
 from honcho_fallback import FallbackConfigError, Target
 
@@ -33,7 +25,7 @@ NotNegative = Annotated[float, Field(ge=0)]
 Share = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 
-_SHIPPED = files("honcho_fallback.simulate") / "scenarios"
+_SHIPPED = Path(__file__).with_name("scenarios")
 _P99 = NormalDist().inv_cdf(0.99)
 
 
@@ -49,12 +41,6 @@ class Latency(_Part):
     median: Seconds
     p99: Seconds | None = None
 
-    @model_validator(mode="before")
-    @classmethod
-    def _a_number_is_a_constant(cls, given: Any) -> Any:
-        is_number = isinstance(given, int | float) and not isinstance(given, bool)
-        return {"median": given} if is_number else given
-
     def seconds(self, normal: float) -> float:
         """Return how long an answer takes, given a draw from the standard normal distribution."""
         spread = 0.0 if self.p99 is None else log(self.p99 / self.median) / _P99
@@ -64,7 +50,6 @@ class Latency(_Part):
 class Price(_Part):
     """Say what an answer costs, in whatever currency; refusals cost nothing."""
 
-    per_call: NotNegative = 0.0
     per_million_input: NotNegative = 0.0
     per_million_output: NotNegative = 0.0
 
@@ -77,14 +62,12 @@ class Phase(_Part):
         "slow",
         "failing",
         "recovering",  # its share falls to nothing by the end of the phase
-        "quota",  # 429, insufficient_quota
         "rate_limited",
         "dropped",
         "silent",
         "unreachable",  # nobody can connect
     ]
     starts: NotNegative = 0.0  # seconds after the scenario's start
-    latency: Latency | None = None  # another one than the target's
     factor: Annotated[float, Field(ge=1)] = 1.0  # how many times the usual time
     status: Annotated[int, Field(ge=400, le=599)] = 503
     code: str | None = None  # the provider's error code
@@ -93,8 +76,7 @@ class Phase(_Part):
     share: Share = 1.0  # of the requests; the others are answered
     after_content: bool = False  # whether a stream brings content first
     calls: Count = 0  # requests answered per window, the first of which begins with the phase
-    window: Seconds = 60.0  # its length
-    says_when: bool = True  # whether Retry-After tells when the window ends
+    window: Seconds = 60.0  # its length; Retry-After tells when it ends
 
 
 class Reply(NamedTuple):
@@ -112,8 +94,7 @@ class SimulatedTarget(_Part):
 
     name: Name  # as in the policy's chain, such as openai/gpt-5.5
     latency: Latency
-    first: Share = 0.25  # of an answer's time passes before a stream's first content
-    price: Price | None = None
+    price: Price = Price()
     phases: tuple[Phase, ...] = ()
     recorded: tuple[tuple[float, Reply], ...] = ()  # instead of phases, in order of time
 
@@ -130,16 +111,12 @@ class SimulatedTarget(_Part):
 class Traffic(_Part):
     """Say when turns begin, and what a turn is made of."""
 
-    kind: Literal[
-        "steady",  # at even distances
-        "poisson",  # independently of each other
-        "bursts",  # over a poisson stream of others
-        "recorded",
-    ]
+    # At even distances, independently of each other, or bursts over a poisson stream of others.
+    kind: Literal["steady", "poisson", "bursts"]
     per_second: NotNegative = 0.0  # turns
     every: Seconds = 60.0  # from burst to burst; the first comes after as many
     turns_each: Annotated[int, Field(ge=1)] = 1  # of one burst
-    at: tuple[NotNegative, ...] = ()  # in seconds, in order
+    at: tuple[NotNegative, ...] = ()  # in seconds, in order, where there is no rate
     iterations: Annotated[int, Field(ge=1)] = 1  # calls of a turn; one that fails ends it
     pause: NotNegative = 0.0  # seconds between two of them, such as a tool's
     stream: bool = False
@@ -186,7 +163,6 @@ class Scenario(_Part):
     traffic: Traffic
     targets: tuple[SimulatedTarget, ...]  # the default chain, the primary first
     started_at: float = 0.0  # in seconds since the epoch, for records
-    assumptions: tuple[str, ...] = ()  # what it takes for granted
 
     @field_validator("targets")
     @classmethod
@@ -197,22 +173,12 @@ class Scenario(_Part):
             raise ValueError("two have the same name; give one of them another")
         return targets
 
-    def chain(self, names: Iterable[str] | None = None) -> tuple[Target, ...]:
-        """Return targets for a policy.
-
-        Args:
-            names: Which, in which order; default: all, in the scenario's.
-
-        Raises:
-            FallbackConfigError: The scenario has no such target.
-        """
-        known = [target.name for target in self.targets]
-        names = known if names is None else list(names)
-        for name in names:
-            if name not in known:
-                what = f"target in scenario {self.name!r}"
-                raise FallbackConfigError.unknown(name, known, what)
-        return tuple(map(_target, names))
+    def chain(self) -> tuple[Target, ...]:
+        """Return its targets for a policy."""
+        names = [target.name.partition("/") for target in self.targets]
+        return tuple(
+            Target(model, provider=first) if model else Target(first) for first, _, model in names
+        )
 
     @classmethod
     def parse(cls, given: Mapping[str, Any], source: str = "scenario") -> Scenario:
@@ -231,16 +197,9 @@ class Scenario(_Part):
             raise FallbackConfigError.invalid(error, source) from None
 
 
-def _target(name: str) -> Target:
-    provider, _, model = name.partition("/")
-    if provider and model:
-        return Target(model, provider=provider, name=name)
-    return Target(name)
-
-
 def shipped() -> tuple[str, ...]:
     """Name the scenarios that come with the package."""
-    return tuple(sorted(Path(one.name).stem for one in _SHIPPED.iterdir() if ".toml" in one.name))
+    return tuple(sorted(path.stem for path in _SHIPPED.glob("*.toml")))
 
 
 def load_scenario(source: str | Path) -> Scenario:
@@ -252,10 +211,8 @@ def load_scenario(source: str | Path) -> Scenario:
     Raises:
         FallbackConfigError: There is none, it is no TOML, or a key or value is wrong.
     """
-    if source in shipped():
-        text = (_SHIPPED / f"{source}.toml").read_text(encoding="utf-8")
-        return Scenario.parse(tomllib.loads(text), str(source))
-    return Scenario.parse(read_toml(source, shipped()), str(source))
+    path = _SHIPPED / f"{source}.toml" if source in shipped() else source
+    return Scenario.parse(read_toml(path, shipped()), str(source))
 
 
 def read_toml(source: str | Path, names: Iterable[str]) -> dict[str, Any]:

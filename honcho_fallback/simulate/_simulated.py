@@ -5,25 +5,24 @@ from __future__ import annotations
 import asyncio
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from contextlib import contextmanager
 from functools import partial
 from math import ceil, inf
 from random import Random
 from typing import TYPE_CHECKING
 
 from honcho_fallback import AnswerRejected
-from honcho_fallback.simulate._scenario import Phase, Price, Reply
+from honcho_fallback.simulate._scenario import Phase, Reply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Generator
+    from collections.abc import AsyncGenerator
 
     from honcho_fallback import Attempt
     from honcho_fallback.simulate._scenario import SimulatedTarget, Traffic
 
 # Where nobody hangs up, the kernel does: Linux gives up a silent connection after
-# tcp_keepalive_time (7200 s) and one that is never made after six SYNs (127 s).
+# tcp_keepalive_time.
 KEPT_ALIVE = 7200.0
-_CONNECTING = 127.0
+_FIRST = 0.25  # of an answer's time passes before a stream's first content
 
 
 class SimulatedError(Exception):
@@ -53,15 +52,13 @@ class Endpoint:
     """Play one target in an event loop's time, and count its requests."""
 
     def __init__(self, target: SimulatedTarget, traffic: Traffic, seed: int) -> None:
-        self.requests = self.wasted = 0
-        self.money = self.lost = 0.0
+        self.requests = 0
+        self.written = self.unheard = 0  # answers, or parts of one, and those that nobody got
         self._target = target
         self._stream = traffic.stream
-        self.is_priced = target.price is not None
-        price = target.price or Price()
-        tokens = price.per_million_input * traffic.input_tokens
-        tokens += price.per_million_output * traffic.output_tokens
-        self._price = price.per_call + tokens / 1_000_000
+        price = target.price.per_million_input * traffic.input_tokens
+        price += target.price.per_million_output * traffic.output_tokens
+        self.price = price / 1_000_000
         self._phases = (Phase(kind="up"), *target.phases)
         self._starts = [phase.starts for phase in self._phases]
         self._times = [at for at, _ in target.recorded]
@@ -80,36 +77,28 @@ class Endpoint:
         """Answer one request in chunks, often enough for the caller's idle timeout."""
         reply = self._reply(asyncio.get_running_loop().time())
         first = reply.first if self._stream else None
-        written = reply.error is None or first is not None
-        with self._counted(self._price if written else 0.0):
-            if not reply.connected and attempt.connect_timeout is not None:
-                await asyncio.sleep(min(reply.seconds, attempt.connect_timeout))
-                raise ConnectTimeoutError(f"{self._target.name} made no connection")
-            rest, pieces = reply.seconds, 1
-            if first is not None:
-                await asyncio.sleep(first)
-                yield "content"
-                rest -= first
-                if attempt.idle_timeout is not None and not reply.quiet:
-                    pieces = ceil(2 * rest / attempt.idle_timeout)
-            for _ in range(pieces):
-                await asyncio.sleep(rest / pieces)
-                if reply.error is None or pieces > 1:
-                    yield "content"
-            if reply.error is not None:
-                raise reply.error()
-
-    @contextmanager
-    def _counted(self, price: float) -> Generator[None, None, None]:
-        """Count a request; what was written is paid for, whether anybody still waits or not."""
+        # What is written is paid for, whether anybody still waits at its end or not.
+        is_written = reply.error is None or first is not None
         self.requests += 1
-        self.money += price
-        try:
-            yield
-        except BaseException:
-            self.wasted += 1
-            self.lost += price
-            raise
+        self.written += is_written
+        self.unheard += is_written
+        if not reply.connected and attempt.connect_timeout is not None:
+            await asyncio.sleep(min(reply.seconds, attempt.connect_timeout))
+            raise ConnectTimeoutError(f"{self._target.name} made no connection")
+        rest, pieces = reply.seconds, 1
+        if first is not None:
+            await asyncio.sleep(first)
+            yield "content"
+            rest -= first
+            if attempt.idle_timeout is not None and not reply.quiet:
+                pieces = ceil(2 * rest / attempt.idle_timeout)
+        for _ in range(pieces):
+            await asyncio.sleep(rest / pieces)
+            if reply.error is None or pieces > 1:
+                yield "content"
+        if reply.error is not None:
+            raise reply.error()
+        self.unheard -= 1
 
     def _reply(self, now: float) -> Reply:
         if self._times:
@@ -126,22 +115,21 @@ class Endpoint:
             window = int(since // phase.window)
             self._seen[phase.starts, window] += 1
             is_answered = self._seen[phase.starts, window] <= phase.calls
-            rest = (window + 1) * phase.window - since if phase.says_when else None
+            rest = (window + 1) * phase.window - since
             phase = phase.model_copy(update={"status": 429, "retry_after": rest})
         if is_answered:
-            seconds = phase.latency.seconds(normal) if phase.latency else usual * phase.factor
-            return Reply(seconds, None, seconds * self._target.first)
+            seconds = usual * phase.factor
+            return Reply(seconds, None, seconds * _FIRST)
         if phase.kind == "unreachable":
-            return Reply(_CONNECTING, ConnectTimeoutError, connected=False)
-        first = usual * self._target.first if phase.after_content and self._stream else None
+            return Reply(KEPT_ALIVE, ConnectTimeoutError, connected=False)
+        first = usual * _FIRST if phase.after_content and self._stream else None
         after = (first or 0.0) + phase.delay
         if phase.kind == "silent":
             return Reply(after - phase.delay + min(left, KEPT_ALIVE), dropped, first, quiet=True)
         if phase.kind == "dropped":
             return Reply(after, dropped, first)
-        is_quota = phase.kind == "quota"
-        facts = (429, "insufficient_quota") if is_quota else (phase.status, phase.code)
-        return Reply(after, partial(SimulatedError, *facts, phase.retry_after), first)
+        facts = phase.status, phase.code, phase.retry_after
+        return Reply(after, partial(SimulatedError, *facts), first)
 
     def _recorded(self, now: float) -> Reply:
         """Repeat what was seen nearest in time; requests of the same moment take turns."""

@@ -29,8 +29,8 @@ def incident(
             "seconds": seconds,
             "traffic": {"kind": "steady", "per_second": 1.0, **(traffic or {})},
             "targets": [
-                {"name": PRIMARY, "latency": 1.0, "phases": phases, **target},
-                {"name": FALLBACK, "latency": 2.0, "phases": fallback, **target},
+                {"name": PRIMARY, "latency": {"median": 1.0}, "phases": phases, **target},
+                {"name": FALLBACK, "latency": {"median": 2.0}, "phases": fallback, **target},
             ],
         }
     )

@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import random
 import threading
 from collections import Counter
-from contextlib import suppress
 from dataclasses import replace
-from functools import partial
-from itertools import cycle
 from math import isclose
 from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from honcho_fallback import (
     AttemptRecord,
@@ -32,21 +26,17 @@ from honcho_fallback import (
     FallbackObserver,
     FallbackPolicy,
     RetryBudget,
-    Runtime,
     Target,
     TransportRecovery,
 )
 from honcho_fallback.simulate import (
-    Scenario,
     load_scenario,
     replay,
     retry_then_next,
     shipped,
     simulate,
 )
-from honcho_fallback.simulate._run import run_in_virtual_time
-from honcho_fallback.simulate._scenario import Phase, Reply
-from honcho_fallback.simulate._simulated import RecordedError
+from honcho_fallback.simulate._scenario import Phase
 from honcho_fallback.testing import Clock, recorded
 from tests.simulate.incidents import FALLBACK, PRIMARY, asked, failing, incident, only, took
 
@@ -71,110 +61,14 @@ def test_the_same_seed_gives_the_same_report_and_nothing_is_lost(name: str, poli
         simulate(scenario, POLICIES[policy](), calls=150, seed=seed) for seed in (7, 7, 8)
     )
     assert report == second
-    assert report.records != other.records
+    assert facts(report.records) == facts(second.records) != facts(other.records)
     assert report.calls == len(report.records) == len({one.call_id for one in report.records})
     outcomes = [record.outcome for record in report.records]
     assert report.answered == outcomes.count("success")
     assert set(outcomes) <= {"success", "exhausted", "rejected", "interrupted"}
-    attempts = [attempt for record in report.records for attempt in record.attempts]
-    assert sum(report.requests.values()) == len(attempts)
-    assert report.wasted == sum(attempt.kind is not None for attempt in attempts)
-    assert [one.started_at for one in report.records] == sorted(
-        one.started_at for one in report.records
-    )
-
-
-# The same decisions as over the driver of threads.
-
-KINDS = st.sampled_from(
-    [
-        None,
-        FailureKind.RATE_LIMIT,
-        FailureKind.SERVER_ERROR,
-        FailureKind.CONNECTION,
-        FailureKind.AUTHENTICATION,
-        FailureKind.INVALID_REQUEST,
-        FailureKind.MALFORMED_RESPONSE,
-    ]
-)
-SCRIPTS = st.lists(KINDS, min_size=1, max_size=8)
-CONFIGS: dict[str, Any] = {
-    "default": lambda: FallbackConfig(wait=0.25),
-    "patient": lambda: FallbackConfig(wait=0.25, switch_after=2, max_attempts=5),
-    "honcho": lambda: FallbackConfig.honcho(wait=0.25),
-    "cooldown": lambda: FallbackConfig(wait=0.25, cooldown=Cooldown(after=1, base=1.5)),
-    "resilient": lambda: FallbackConfig.resilient(wait=0.25, cooldown=Cooldown(after=1, base=2.5)),
-    "deadline": lambda: FallbackConfig(wait=0.25, deadline=0.7, max_attempts=6),
-}
-
-
-def driven(
-    config: FallbackConfig, scripts: Sequence[Sequence[FailureKind | None]], calls: int
-) -> list[CallRecord]:
-    """Make calls over ``policy.call``, one every ten seconds, each request taking 1/8 s."""
-    now = 0.0
-    kinds = {name: cycle(each) for name, each in zip((PRIMARY, FALLBACK), scripts, strict=True)}
-
-    def pass_time(seconds: float) -> None:
-        nonlocal now
-        now += seconds
-
-    def ask(attempt: Any) -> str:
-        pass_time(0.125)
-        kind = next(kinds[attempt.target.name])
-        if kind is not None:
-            raise RecordedError(Failure.of(kind))
-        return "answer"
-
-    records: list[CallRecord] = []
-    runtime = Runtime(monotonic=lambda: now, sleep=pass_time)
-    policy = FallbackPolicy(incident().chain(), config, runtime=runtime)
-    for number in range(calls):
-        now = max(now, number * 10.0)
-        run = policy.start()
-        with suppress(Exception):  # how it ended is in the record
-            policy.call(ask, run=run)
-        records.append(run.record)
-    return records
-
-
-def decisions(record: CallRecord) -> Any:
-    """What decisions a record shows."""
-    attempts = [
-        (one.target, one.number, round(one.started, 6), one.wait, one.kind, one.note)
-        for one in record.attempts
-    ]
-    return attempts, record.outcome, round(record.seconds, 6), record.why, record.untried
-
-
-# Single calls outside of turns are meant to stand alone here.
-@pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
-@settings(deadline=None, max_examples=100)
-@given(name=st.sampled_from([*CONFIGS]), primary=SCRIPTS, fallback=SCRIPTS)
-def test_the_same_attempts_as_by_the_driver_of_threads(
-    name: str, primary: list[FailureKind | None], fallback: list[FailureKind | None]
-) -> None:
-    """The same scripted failures, the same attempts: who, when, after which wait, and the end."""
-
-    def reply(kind: FailureKind | None) -> Reply:
-        failure = kind and Failure.of(kind)
-        return Reply(0.125, partial(RecordedError, failure) if failure else None)
-
-    scenario = Scenario.parse(
-        {
-            "name": "scripted",
-            "seconds": 39,
-            "traffic": {"kind": "steady", "per_second": 0.1},
-            "targets": [
-                {"name": target, "latency": 1, "recorded": [(0.0, reply(kind)) for kind in kinds]}
-                for target, kinds in ((PRIMARY, primary), (FALLBACK, fallback))
-            ],
-        }
-    )
-    simulated = simulate(scenario, CONFIGS[name]()).records
-    threads = driven(CONFIGS[name](), (primary, fallback), len(simulated))
-    assert len(simulated) == 4
-    assert [decisions(record) for record in simulated] == [decisions(one) for one in threads]
+    assert sum(report.requests.values()) == sum(len(one.attempts) for one in report.records)
+    times = [one.started_at for one in report.records]
+    assert times == sorted(times)
 
 
 # Cooldowns, budgets and turns go by virtual time.
@@ -192,21 +86,6 @@ def test_a_cooldown_probes_once_and_again_after_twice_the_rest() -> None:
         if one.note
     ]
     assert notes == [(5, "a probe after its cooldown"), (8, "a probe after its cooldown")]
-
-
-@settings(deadline=None, max_examples=8)
-@given(per_second=st.floats(0.5, 12), switch_after=st.integers(1, 3))
-def test_a_retry_budget_bounds_the_load(per_second: float, switch_after: int) -> None:
-    """With every target down, each sees at most 1.1 requests per call; without it, far more."""
-    options: Any = {"wait": 0.2, "max_attempts": 5, "switch_after": switch_after}
-    traffic = {"per_second": per_second}
-    scenario = incident(failing(), fallback=(failing(),), traffic=traffic, seconds=40)
-    budget = RetryBudget(ratio=0.1, min_per_second=0)
-    report = simulate(scenario, FallbackConfig(retry_budget=budget, **options))
-    assert report.answered == 0
-    assert max(report.requests.values()) <= 1.1 * report.calls
-    without = simulate(scenario, FallbackConfig(**options))
-    assert sum(without.requests.values()) == 5 * without.calls
 
 
 def test_turns() -> None:
@@ -256,7 +135,10 @@ def test_a_shared_cooldown_stays_in_this_process() -> None:
 
 
 def test_nothing_outside_happens(caplog: pytest.LogCaptureFixture) -> None:
-    """No observer hears, no switch is logged, nothing is refreshed or rebuilt; others do log."""
+    """No observer hears, no switch is logged, nothing is refreshed or rebuilt; others do log.
+
+    The module random, which waits are drawn from, is seeded and put back.
+    """
 
     class Forbidden(FallbackObserver):
         fingerprint, max_retries, with_options = "f", 2, None
@@ -290,19 +172,14 @@ def test_nothing_outside_happens(caplog: pytest.LogCaptureFixture) -> None:
     with pytest.warns(UserWarning, match="retries of its own"):  # once, and not in simulations
         policy = FallbackPolicy(chain, config, observers=[forbidden])
     phases = (failing(401), {"kind": "dropped", "starts": 0.9})
+    state = random.getstate()
     with caplog.at_level(logging.WARNING):
         report = simulate(incident(*phases, traffic={"per_second": 1.1}, seconds=1), policy)
+    assert random.getstate() == state
     # Asked again after what would have been a rebuild, then the fallback.
     assert asked(report) == ["pf", "ppf"]
     assert {line.getMessage() for line in caplog.records} == {"from production"}
     assert not logger.filters
-
-
-def test_the_module_random_is_left_as_it_was() -> None:
-    """Waits are drawn from it, so it is seeded, and put back."""
-    state = random.getstate()
-    simulate(incident(failing(), fallback=(failing(),)), FallbackConfig())
-    assert random.getstate() == state
 
 
 async def test_a_loop_may_be_running() -> None:
@@ -312,117 +189,64 @@ async def test_a_loop_may_be_running() -> None:
     assert asked(beside) == ["p"] * 3 + ["pf"] * 7
 
 
-def test_what_cannot_be_played_is_refused() -> None:
-    """A target that nobody described, and what is no policy."""
+def test_a_target_that_nobody_described_is_refused() -> None:
+    """The message names those that are there."""
     policy = FallbackPolicy([Target("on", provider="p")])
     with pytest.raises(
         FallbackConfigError, match=r"p/on: no such target in .*; did you mean p/one\?.*f/two"
     ):
         simulate(incident(), policy)
-    with pytest.raises(FallbackConfigError, match="got a int; pass a FallbackPolicy"):
-        simulate(incident(), 5)  # type: ignore[arg-type] # the point
 
 
 # The model of peers.
 
 
 @pytest.mark.parametrize(
-    ("phase", "requests", "least", "most"),
+    ("phase", "waits"),
     [
-        (failing(500), 3, 1.125, 1.5),
-        (failing(429), 3, 1.125, 1.5),
-        (failing(429, code="insufficient_quota"), 3, 1.125, 1.5),
-        (failing(429, retry_after=5), 3, 10, 10),
-        (failing(429, retry_after=120), 3, 240, 240),
-        (failing(429, retry_after=121), 1, 0, 0),
-        (failing(401), 1, 0, 0),
-        (failing(400, code="context_length_exceeded"), 1, 0, 0),
-        ({"kind": "dropped", "delay": 0.5}, 3, 1.125, 1.5),
+        (failing(500), [0, 0.5, 1]),
+        (failing(429, code="insufficient_quota"), [0, 0.5, 1]),
+        (failing(429, retry_after=120), [0, 120, 120]),
+        (failing(429, retry_after=121), [0]),
+        (failing(401), [0]),
+        (failing(400, code="context_length_exceeded"), [0]),
+        ({"kind": "dropped", "delay": 0.5}, [0, 0.5, 1]),
     ],
 )
-def test_a_peer_retries_then_asks_the_next(
-    phase: dict[str, Any], requests: int, least: float, most: float
-) -> None:
-    """So many requests to the dead primary, and waits that are spread within bounds."""
-    waits: set[float] = set()
-    for seed in range(10):
-        (record,) = simulate(incident(phase, seconds=1), retry_then_next(), seed=seed).records
-        assert [one.target for one in record.attempts] == [PRIMARY] * requests + [FALLBACK]
-        waits.add(sum(one.wait for one in record.attempts))
-        assert record.outcome == "success"
-    assert least <= min(waits) <= max(waits) <= most
-    assert len(waits) == (10 if least < most else 1)
+def test_a_peer_retries_then_asks_the_next(phase: dict[str, Any], waits: list[float]) -> None:
+    """So many requests to the dead primary, after such waits or up to a quarter less."""
+    record = only(phase, config=retry_then_next())
+    *to_primary, last = record.attempts
+    assert [one.target for one in to_primary] == [PRIMARY] * len(waits)
+    for one, wait in zip(to_primary, waits, strict=True):
+        assert one.wait == wait if wait > 1 else 0.75 * wait <= one.wait <= wait
+    assert (last.target, last.wait, record.outcome) == (FALLBACK, 0, "success")
 
 
 def test_a_peers_parameters() -> None:
     """Retries, waits that double up to the longest, and limits; everybody down, both are asked."""
-    peer = retry_then_next(retries=4, wait=2, timeout=30)
+    peer = retry_then_next(retries=6, timeout=30)
     record = only(failing(), fallback=(failing(),), config=peer)
-    assert [one.target for one in record.attempts] == [PRIMARY] * 5 + [FALLBACK] * 5
-    longest = [0, 2, 4, 8, 8] * 2
-    for one, most in zip(record.attempts, longest, strict=True):
+    for one, most in zip(record.attempts, [0, 0.5, 1, 2, 4, 8, 8] * 2, strict=True):
         assert 0.75 * most <= one.wait <= most
     assert record.outcome == "exhausted"
     silent = {"kind": "silent"}
     assert took(only(silent, config=retry_then_next())) == [600.0] * 3 + [2.0]
-    assert took(only(silent, config=peer)) == [30.0] * 5 + [2.0]
+    assert took(only(silent, config=peer)) == [30.0] * 7 + [2.0]
     unreachable = only({"kind": "unreachable"}, config=retry_then_next())
     assert took(unreachable) == [5.0] * 3 + [2.0]
     late = only({**silent, "after_content": True}, config=peer, traffic={"stream": True})
     assert took(late) == [30.25]
 
 
-@settings(deadline=None)
-@given(st.lists(st.lists(st.floats(0, 1e5), max_size=4), max_size=6))
-def test_tasks_overlap_in_the_order_of_time(pauses: list[list[float]]) -> None:
-    """Each goes on when its own sleeps are over, to the nanosecond, whatever the others do."""
-
-    async def main() -> list[tuple[float, float]]:
-        loop, seen = asyncio.get_running_loop(), list[tuple[float, float]]()
-
-        async def sleeper(seconds: list[float]) -> None:
-            expected = 0.0
-            for pause in seconds:
-                await asyncio.sleep(pause)
-                expected += pause
-                seen.append((loop.time(), expected))
-
-        await asyncio.gather(*map(sleeper, pauses))
-        return seen
-
-    seen = run_in_virtual_time(main)
-    assert [now for now, _ in seen] == sorted(now for now, _ in seen)
-    assert all(abs(now - expected) < 1e-6 for now, expected in seen)
-    assert run_in_virtual_time(main) == seen
-
-
-def test_a_thread_can_wake_it() -> None:
-    """Without a timer it waits for real: what a thread brings does arrive."""
-
-    async def main() -> int:
-        return await asyncio.to_thread(threading.get_ident)
-
-    assert run_in_virtual_time(main) != threading.get_ident()
-
-
-async def test_it_runs_beside_a_running_loop() -> None:
-    """In a notebook a loop is running; the simulation gets a thread, and time of its own."""
-
-    async def main() -> float:
-        await asyncio.sleep(3600)
-        return asyncio.get_running_loop().time()
-
-    assert 3600 <= run_in_virtual_time(main) < 3600.001
-
-
 PLAIN = FallbackConfig(wait=0.25, timeout=20, connect_timeout=3)
 STREAM: dict[str, Any] = {"stream": True}
 SILENT: dict[str, Any] = {"kind": "silent"}
 TOKENS = {"input_tokens": 1_000_000, "output_tokens": 100_000}
-PRICE = {"per_call": 0.5, "per_million_input": 2.0, "per_million_output": 10.0}
+PRICE = {"per_million_input": 2.0, "per_million_output": 10.0}
 
 BAD_DAYS: list[tuple[dict[str, Any], FailureKind | None, int | None, float]] = [
-    ({"kind": "up", "latency": 3.0}, None, None, 3.0),
+    ({"kind": "up"}, None, None, 1.0),
     ({"kind": "slow", "factor": 19}, None, None, 19.0),
     ({"kind": "slow", "factor": 30}, FailureKind.TIMEOUT, None, 20.0),
     (failing(503), FailureKind.OVERLOADED, 503, 0.5),
@@ -430,7 +254,7 @@ BAD_DAYS: list[tuple[dict[str, Any], FailureKind | None, int | None, float]] = [
     (failing(401), FailureKind.AUTHENTICATION, 401, 0.5),
     (failing(400, code="context_length_exceeded"), FailureKind.CONTEXT_OVERFLOW, 400, 0.5),
     ({"kind": "recovering", "delay": 0.5}, FailureKind.OVERLOADED, 503, 0.5),
-    ({"kind": "quota", "delay": 0.5}, FailureKind.QUOTA, 429, 0.5),
+    (failing(429, code="insufficient_quota"), FailureKind.QUOTA, 429, 0.5),
     ({"kind": "dropped", "delay": 0.5}, FailureKind.CONNECTION, None, 0.5),
     (SILENT, FailureKind.TIMEOUT, None, 20.0),
     ({"kind": "unreachable"}, FailureKind.TIMEOUT, None, 3.0),
@@ -469,10 +293,10 @@ def test_every_kind_of_phase_is_tested() -> None:
 def test_an_outage_of_three_calls() -> None:
     """Three of ten calls meet the outage: half a second lost, then the fallback's two."""
     report = simulate(incident(failing(starts=3), {"kind": "up", "starts": 6}), PLAIN)
-    assert (report.calls, report.answered, report.success_rate) == (10, 10, 1.0)
+    assert (report.calls, report.answered) == (10, 10)
     assert (report.p50, report.p95) == pytest.approx((1.0, 2.5))
     assert dict(report.requests) == {PRIMARY: 10, FALLBACK: 3}
-    assert (report.wasted, report.money, report.lost) == (3, None, None)
+    assert (report.wasted, report.money, report.lost) == (3, 0, 0)
     assert asked(report) == ["p"] * 3 + ["pf"] * 3 + ["p"] * 4
     assert [one.seconds for one in report.records] == pytest.approx(
         [1.0] * 3 + [2.5] * 3 + [1.0] * 4
@@ -481,13 +305,11 @@ def test_an_outage_of_three_calls() -> None:
 
 def test_answers_take_as_long_as_was_said() -> None:
     """Half of 2,000 answers below the median, one in a hundred above p99, give or take."""
-    phase = {"kind": "up", "latency": {"median": 2.0, "p99": 9.0}}
-    report = simulate(incident(phase, seconds=2000), FallbackConfig())
+    scenario = incident(seconds=2000, latency={"median": 2.0, "p99": 9.0})
+    report = simulate(scenario, FallbackConfig())
     seconds = sorted(record.seconds for record in report.records)
     assert 1.9 < report.p50 < 2.1
     assert 7.5 < seconds[-20] < 11.0
-    other = simulate(incident(phase, seconds=2000), FallbackConfig(), seed=1)
-    assert other.p50 != report.p50
 
 
 def test_a_rate_limit_counts_per_window_and_says_when_it_ends() -> None:
@@ -497,8 +319,6 @@ def test_a_rate_limit_counts_per_window_and_says_when_it_ends() -> None:
     assert asked(report) == ["p", "p", "pf", "pf", "pf", "p", "p", "pf", "pf", "pf"]
     refused = [record.attempts[0].retry_after for record in report.records]
     assert refused == [None, None, 3.0, 2.0, 1.0, None, None, 3.0, 2.0, 1.0]
-    silent = simulate(incident({**limit, "says_when": False}), PLAIN)
-    assert {one.retry_after for record in silent.records for one in record.attempts} == {None}
 
 
 def test_a_recovery_refuses_less_and_less() -> None:
@@ -510,11 +330,10 @@ def test_a_recovery_refuses_less_and_less() -> None:
     assert [round(share, 1) for share in (shares[0], shares[-1])] == [0.9, 0.1]
 
 
-@pytest.mark.parametrize("kind", ["failing", "quota", "dropped", "silent"])
+@pytest.mark.parametrize("kind", ["failing", "dropped", "silent"])
 def test_a_share_fails_and_the_others_are_answered(kind: str) -> None:
     """Half of 1,000 requests, give or take three standard deviations."""
-    phase = {"kind": kind, "share": 0.5, **({"status": 500} if kind == "failing" else {})}
-    report = simulate(incident(phase, seconds=1000), PLAIN)
+    report = simulate(incident({"kind": kind, "share": 0.5, "status": 500}, seconds=1000), PLAIN)
     assert 450 < report.wasted < 550
     assert report.requests[FALLBACK] == report.wasted
 
@@ -524,8 +343,7 @@ def test_nobody_hangs_for_ever() -> None:
     config = FallbackConfig(timeout=None, connect_timeout=None)
     assert took(only(SILENT, {"kind": "up", "starts": 50}, config=config)) == [50.0, 2.0]
     assert took(only(SILENT, config=config)) == [7200.0, 2.0]
-    for patient in (config, FallbackConfig(timeout=None, connect_timeout=300)):
-        assert took(only({"kind": "unreachable"}, config=patient)) == [127.0, 2.0]
+    assert took(only({"kind": "unreachable"}, config=config)) == [7200.0, 2.0]
 
 
 def test_a_connect_timeout_ends_only_what_cannot_connect() -> None:
@@ -548,15 +366,14 @@ def test_a_deadline_is_kept_with_its_reserve() -> None:
 
 
 def test_a_stream_is_bound_up_to_its_first_content() -> None:
-    """A second's timeout lets a stream of 4 s end whose content begins after 0.9 s."""
+    """A timeout of 1.1 s lets a stream of 4 s end whose content begins after a second."""
     slow = {"kind": "slow", "factor": 4}
-    target = {"traffic": STREAM, "first": 0.225}
-    record = only(slow, config=FallbackConfig(timeout=1.0), **target)
+    record = only(slow, config=FallbackConfig(timeout=1.1), traffic=STREAM)
     assert (record.answered_by, took(record)) == (PRIMARY, [4.0])
-    assert record.time_to_first_token == pytest.approx(0.9)
-    assert took(only(slow, config=FallbackConfig(timeout=0.8), **target)) == [0.8, 2.0]
+    assert record.time_to_first_token == pytest.approx(1.0)
+    assert took(only(slow, config=FallbackConfig(timeout=0.8), traffic=STREAM)) == [0.8, 2.0]
     tokens = FallbackConfig(first_token_timeout=0.8)
-    assert took(only(slow, config=tokens, **target)) == [0.8, 2.0]
+    assert took(only(slow, config=tokens, traffic=STREAM)) == [0.8, 2.0]
     assert took(only(slow, config=tokens)) == [4.0]  # what is not streamed has no first token
 
 
@@ -591,16 +408,12 @@ def test_prices() -> None:
     phases = (failing(starts=3), {"kind": "slow", "factor": 40, "starts": 5})
     up = {"kind": "up", "starts": 6}
     report = simulate(incident(*phases, up, traffic=TOKENS, price=PRICE), PLAIN)
-    # Ten answers that were heard, one that came too late; 0.5 + 2 + 1 each.
-    assert (report.money, report.lost, report.wasted) == (11 * 3.5, 3.5, 3)
-
-
-def test_what_a_broken_stream_wrote_is_paid_for_and_lost() -> None:
-    """Its caller has half an answer, the provider's bill has it too."""
-    late = failing(after_content=True)
-    scenario = incident(late, seconds=1, traffic=STREAM, price={"per_call": 2.0})
-    report = simulate(scenario, FallbackConfig())
-    assert (report.answered, report.money, report.lost) == (0, 2.0, 2.0)
+    # Ten answers that were heard, one that came too late; 2 + 1 each.
+    assert (report.money, report.lost, report.wasted) == (11 * 3, 3, 3)
+    # Who reads a stream that breaks has half an answer; the provider's bill has it, too.
+    broken = incident(failing(after_content=True), seconds=1, traffic=TOKENS | STREAM, price=PRICE)
+    report = simulate(broken, FallbackConfig())
+    assert (report.answered, report.money, report.lost) == (0, 3, 3)
 
 
 FIXED = FallbackConfig(wait=0.25)
@@ -707,37 +520,20 @@ def test_requests_of_the_same_moment_take_turns() -> None:
 
 
 def test_who_hung_up_does_not_know_what_would_have_come() -> None:
-    """After a timeout on record nothing comes, however long one waits; and it says so."""
+    """After a timeout on record nothing comes, however long one waits."""
     hung = attempt(kind=FailureKind.TIMEOUT, error="TimeoutError", seconds=30.0)
     answer = attempt(FALLBACK, started=30.0)
     scenario = replay([record(0, hung, answer)])
     for timeout in (100, 10):
         report = simulate(scenario, FallbackConfig(timeout=timeout))
         assert took(report.records[0]) == [timeout, 0.5]
-    assert scenario.assumptions == (
-        f"{PRIMARY} would not have answered after the timeouts on record",
-    )
     with_status = replay([record(0, replace(hung, status=504), answer)])
     assert took(simulate(with_status, FIXED).records[0]) == [30.0, 0.5]
-    assert not with_status.assumptions
-
-
-def test_a_connection_that_was_never_made_ends_with_the_connect_timeout() -> None:
-    """Its class tells it from an answer that was too slow."""
-    lost = attempt(kind=FailureKind.TIMEOUT, error="ConnectTimeout", seconds=5.0)
-    report = simulate(
-        replay([record(0, lost, attempt(FALLBACK))]), FallbackConfig(connect_timeout=2)
-    )
-    assert took(report.records[0]) == [2.0, 0.5]
 
 
 def test_a_target_that_nobody_asked_is_assumed_to_answer() -> None:
-    """In the median time of all answers, and the scenario says that this is assumed."""
+    """In the median time of all answers."""
     scenario = replay([record(at, attempt(seconds=took)) for at, took in enumerate((0.2, 0.4, 3))])
-    assert scenario.assumptions == (
-        f"{FALLBACK} was never asked; it would answer in 0.40 s",
-        "each call is a turn of its own",
-    )
     down = FallbackConfig(timeout=0.1, max_attempts=2)
     assert took(simulate(scenario, down).records[0]) == [0.1, 0.1]
     assert simulate(scenario, FIXED).requests == {PRIMARY: 3, FALLBACK: 0}
@@ -765,7 +561,7 @@ def test_streams_come_back_as_streams() -> None:
 
 
 @pytest.mark.parametrize("kind", sorted(set(FailureKind) - {"cancelled", "local"}))
-@pytest.mark.parametrize("status", [None, 200, 404, 429, 503])
+@pytest.mark.parametrize("status", [None, 404, 429])
 def test_a_kind_on_record_is_the_kind_that_is_met(kind: FailureKind, status: int | None) -> None:
     """With its own status, code and Retry-After, even where those alone would say otherwise."""
     failed = attempt(kind=kind, status=status, code="whatever", retry_after=5.0)
@@ -784,24 +580,9 @@ def test_files(tmp_path: Path) -> None:
     assert simulate(replay(path), FIXED) == simulate(replay(records), FIXED)
     for broken in ('{"half', "[1]", "{}"):
         path.write_text(f"\n{broken}")
-        with pytest.raises(FallbackConfigError, match=r"jsonl: line 2: .*; write json.dumps"):
+        with pytest.raises(FallbackConfigError, match=r"jsonl: line 2: .*; pass a file with json"):
             replay(path)
-    with pytest.raises(FallbackConfigError, match=r"No such file.*; pass a file with a record"):
+    with pytest.raises(FallbackConfigError, match=r"nothing: No such file.*; pass a file with"):
         replay(tmp_path / "nothing")
     with pytest.raises(FallbackConfigError, match="records: there are none; pass at least one"):
         replay([])
-
-
-@settings(deadline=None, max_examples=40)
-@given(
-    st.lists(
-        st.tuples(st.integers(0, 20), st.sampled_from([None, *FailureKind]), st.floats(0, 9)),
-        min_size=1,
-        max_size=12,
-    )
-)
-def test_any_records_can_be_played(seen: list[tuple[int, FailureKind | None, float]]) -> None:
-    """Whatever was on record, as many calls are made and each of them ends."""
-    records = [record(at, attempt(kind=kind, seconds=took)) for at, kind, took in seen]
-    report = simulate(replay(records), FallbackConfig())
-    assert report.calls == len(records)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from importlib.resources import files
 from random import Random
@@ -16,8 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-import honcho_fallback.simulate
-from honcho_fallback import Cooldown, FallbackConfig, FallbackConfigError, RetryBudget
+from honcho_fallback import Cooldown, FallbackConfig, FallbackConfigError
 from honcho_fallback.cli import _simulate
 from honcho_fallback.cli._app import app
 from honcho_fallback.simulate import (
@@ -80,7 +77,7 @@ def test_traffic() -> None:
     assert mixed == sorted(mixed)
     assert mixed.count(40.0) == 3
     assert 60 < len(mixed) < 140
-    assert times(5, kind="recorded", at=(0, 1, 7)) == [0, 1]
+    assert times(5, kind="steady", at=(0, 1, 7)) == [0, 1]
 
 
 @pytest.mark.parametrize(
@@ -99,16 +96,10 @@ def test_a_number_of_calls_is_another_rate(traffic: dict[str, Any]) -> None:
         simulate(scenario, FallbackConfig(), calls=0)
 
 
-@pytest.mark.parametrize(
-    "traffic",
-    [{"every": 100, "turns_each": 5, "per_second": 0}, {"kind": "recorded", "at": [1]}],
-)
-def test_what_has_no_rate_has_no_other(traffic: dict[str, Any]) -> None:
+def test_what_has_no_rate_has_no_other() -> None:
     """A record is what it is, and none cannot be multiplied."""
-    base = {"kind": "bursts", **traffic}
-    scenario = Scenario.parse(SOUND | {"traffic": base, "seconds": 100})
     with pytest.raises(FallbackConfigError, match=r"calls: this traffic has no rate.*; leave it"):
-        simulate(scenario, FallbackConfig(), calls=5)
+        simulate(incident(traffic={"per_second": 0, "at": [1]}), FallbackConfig(), calls=5)
 
 
 @settings(deadline=None)
@@ -122,7 +113,7 @@ def test_latency(normal: float, median: float, tail: float) -> None:
     assert Latency(median=median).seconds(normal) == pytest.approx(median)
 
 
-TARGET: dict[str, Any] = {"name": "a", "latency": 1}
+TARGET: dict[str, Any] = {"name": "a", "latency": {"median": 1}}
 SOUND: dict[str, Any] = {
     "name": "x",
     "seconds": 5,
@@ -145,27 +136,12 @@ def target(**changed: Any) -> dict[str, Any]:
         ({"secnods": 5}, ": secnods: no such key; take it out"),
         ({"targets": []}, ": targets: there are none; describe at least one"),
         ({"targets": [TARGET, TARGET]}, ": targets: two have the same name; give one of them"),
-        ({"targets": [{"latency": 1}]}, ": targets[0].name: it is missing; add it"),
         ({"seconds": -1}, ": seconds: got -1; Input should be greater than 0"),
         ({"traffic": {"per_second": 1}}, ": traffic.kind: it is missing; add it"),
-        (
-            {"traffic": {"kind": "odd"}},
-            ": traffic.kind: got 'odd' (str); Input should be 'steady', 'poisson', 'bu",
-        ),
-        (
-            phases({"kind": "failing", "status": 503}, {"kind": "silnet", "starts": 2}),
-            ": targets[0].phases[1].kind: got 'silnet' (str); Input should be 'up', 'slow'",
-        ),
-        (
-            phases({"kind": "failing", "status": 200}),
-            ": targets[0].phases[0].status: got 200; Input should be greater than or equal to 400",
-        ),
+        (phases({"kind": "silnet"}), ": targets[0].phases[0].kind: got 'silnet' (str); Input sho"),
+        (phases({"kind": "failing", "status": 200}), ": targets[0].phases[0].status: got 200;"),
         (phases({"kind": "up"}, {"kind": "up"}), ": targets[0].phases: each phase must start la"),
         (phases({"kind": "recovering"}), ": targets[0].phases: a recovery needs an end; add a"),
-        (
-            target(latency=True),
-            ": targets[0].latency: got True; Input should be a valid dictionary",
-        ),
         (target(price={"per_cal": 1}), ": targets[0].price.per_cal: no such key; take it out"),
     ],
 )
@@ -178,19 +154,12 @@ def test_a_mistake_is_named_with_its_place(changed: dict[str, Any], message: str
     assert line.startswith(f"x.toml{message}")
 
 
-def test_each_mistake_has_a_line() -> None:
-    """All of those in different tables are named at once."""
-    with pytest.raises(FallbackConfigError) as caught:
-        Scenario.parse(SOUND | {"seconds": 0, "traffic": {"kind": "odd"}})
-    assert len(str(caught.value).splitlines()) == 2
-
-
 def test_files(tmp_path: Path) -> None:
     """A file is read as a shipped one is; what is no file, no text or no TOML is refused."""
     path = tmp_path / "mine.toml"
     path.write_text(
         'name = "mine"\nseconds = 3\ntraffic = { kind = "steady", per_second = 1 }\n'
-        '[[targets]]\nname = "a"\nlatency = 1\n'
+        '[[targets]]\nname = "a"\nlatency = { median = 1 }\n'
     )
     assert load_scenario(path) == load_scenario(str(path))
     path.write_text("name = ")
@@ -198,23 +167,20 @@ def test_files(tmp_path: Path) -> None:
         FallbackConfigError, match=r"mine.toml: no TOML: Invalid value.*; correct it"
     ):
         load_scenario(path)
-    path.write_bytes(b"\xff")
-    with pytest.raises(FallbackConfigError, match=r"mine.toml: no TOML: 'utf-8' codec"):
-        load_scenario(path)
     with pytest.raises(
         FallbackConfigError, match=r"otage: no such file .* or name; did you mean outage"
     ):
         load_scenario("otage")
 
 
-def test_targets_become_a_chain() -> None:
-    """In the scenario's order or another; a name may have a provider or none."""
-    one, two = incident().chain()
-    assert (one.name, one.provider, one.model) == (PRIMARY, "p", "one")
-    assert [each.name for each in incident().chain([two.name, one.name])] == ["f/two", PRIMARY]
-    for name, provider, model in (("a", None, "a"), ("a/b/c", "a", "b/c"), ("a/", None, "a/")):
-        (one,) = Scenario.parse(SOUND | target(name=name)).chain()
-        assert (one.name, one.provider, one.model) == (name, provider, model)
+@pytest.mark.parametrize(
+    ("name", "provider", "model"),
+    [("a", None, "a"), ("p/one", "p", "one"), ("a/b/c", "a", "b/c")],
+)
+def test_targets_become_a_chain(name: str, provider: str | None, model: str) -> None:
+    """A name may have a provider or none."""
+    (one,) = Scenario.parse(SOUND | target(name=name)).chain()
+    assert (one.name, one.provider, one.model) == (name, provider, model)
 
 
 def loaded(tmp_path: Path, text: str) -> FallbackConfig:
@@ -226,58 +192,44 @@ def loaded(tmp_path: Path, text: str) -> FallbackConfig:
     return config
 
 
-def test_an_empty_file_is_the_default(tmp_path: Path) -> None:
-    """Named after the file."""
-    assert loaded(tmp_path, "") == FallbackConfig()
-
-
 def test_a_preset_and_its_changes(tmp_path: Path) -> None:
-    """Options come on top; tables make objects; false takes out what the preset has."""
+    """Options come on top; tables make objects; an empty file is the default."""
+    assert loaded(tmp_path, "") == FallbackConfig()
     config = loaded(
         tmp_path,
         """
         preset = "resilient"
-        deadline = false
         timeout = 7
         wait = 1.5
         must_not_degrade = false
         cooldown = { base = 5, cap = 50 }
-        retry_budget = false
+        retry_budget = { ratio = 0.2 }
         transport_recovery = {}
         switch_after = { rate_limit = 2 }
         fallback_on = ["rate_limit"]
         """,
     )
-    assert (config.deadline, config.timeout, config.reset) == (None, 7.0, "turn")
+    assert (config.timeout, config.reset) == (7.0, "turn")
     assert isinstance(config.cooldown, Cooldown)
     assert (config.cooldown.base, config.cooldown.cap) == (5.0, 50.0)
-    assert config.retry_budget is None
+    assert config.retry_budget is not None
+    assert config.retry_budget.ratio == 0.2
     assert config.transport_recovery is not None
     assert config.first_token_timeout == 10.0
     assert config.must_not_degrade is False
     assert {*config.fallback_on} == {"rate_limit"}
-    table = "retry_budget = { ratio = 0.2 }"
-    assert isinstance(loaded(tmp_path, table).retry_budget, RetryBudget)
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
         ("tiemout = 3", "mine.toml: tiemout: no such option; did you mean timeout"),
-        ("timeout = -3", "mine.toml: timeout: got -3; pass seconds"),
         ("cooldown = 5", "mine.toml: cooldown: got 5; pass "),
-        (
-            "cooldown = { bas = 5 }",
-            "mine.toml: cooldown: got an unexpected keyword argument 'bas'",
-        ),
+        ("cooldown = { bas = 5 }", "mine.toml: cooldown: .* unexpected keyword argument 'bas'"),
         ("cooldown = { base = -5 }", "mine.toml: base: got -5; pass seconds"),
         ("preset = 'resiliant'", "mine.toml: resiliant: no such preset; did you mean resilient"),
         ("name = ", "mine.toml: no TOML"),
-        *(
-            (f"{key} = 'os:system'", rf"mine.toml: {key}: got 'os:system' \(str\); pass a ")
-            for key in ("refine", "validate")
-        ),
-        ("wait = 'os:system'", r"mine.toml: wait: got 'os:system' \(str\); pass a tenacity wait"),
+        ("refine = 'os:system'", r"mine.toml: refine: got 'os:system' \(str\); pass a "),
     ],
 )
 def test_a_mistake_in_a_policy_is_named_with_its_place(
@@ -300,36 +252,25 @@ def test_names() -> None:
         load_policy("resiliant")
 
 
-NASTY = '<script>"[red]'
 SCENARIO = """
 name = "mine"
 seconds = 10
 traffic = { kind = "steady", per_second = 1 }
 [[targets]]
 name = "p/one"
-latency = 1
+latency = { median = 1 }
 phases = [{ kind = "failing", status = 503, starts = 5 }]
 [[targets]]
 name = "f/two"
-latency = 2
+latency = { median = 2 }
 """
-
-
-def compared(**more: Any) -> Comparison:
-    """Two policies in an outage of both, beside the peer: one asks the primary alone, one both."""
-    scenario = incident(
-        failing(starts=3), {"kind": "up", "starts": 6}, fallback=(failing(),), **more
-    )
-    once = FallbackConfig(max_attempts=1)
-    policies = {NASTY: once, "both": FallbackConfig(max_attempts=2)}
-    return compare(scenario, policies)
 
 
 @settings(deadline=None, max_examples=40)
 @given(st.lists(st.integers(1, 50), min_size=1, max_size=30))
 def test_a_percentile_is_a_time_that_so_many_calls_do_not_exceed(seconds: list[int]) -> None:
     """The smallest of the calls' times that at least that share is not above."""
-    phases = [{"kind": "up", "starts": at, "latency": one} for at, one in enumerate(seconds)]
+    phases = [{"kind": "slow", "starts": at, "factor": one} for at, one in enumerate(seconds)]
     report = simulate(incident(*phases, seconds=len(seconds)), FallbackConfig())
     for share, time in ((0.5, report.p50), (0.95, report.p95)):
         assert time in [record.seconds for record in report.records]
@@ -337,39 +278,38 @@ def test_a_percentile_is_a_time_that_so_many_calls_do_not_exceed(seconds: list[i
         assert sum(record.seconds < time for record in report.records) < share * len(seconds)
 
 
-def test_figures_are_plain_values_found_by_name() -> None:
-    """A report is data; its dict goes through JSON unchanged, without the records."""
-    comparison = compared(price={"per_call": 0.5})
-    values = comparison.to_dict()
+def test_figures_and_the_table() -> None:
+    """Plain values, found by name, without the records; a column of money where there are prices.
+
+    Two policies in an outage of both, beside the peer: one asks the primary alone, one both.
+    """
+    tokens = {"input_tokens": 1_000_000}
+    phases = (failing(starts=3), {"kind": "up", "starts": 6})
+    policies = {"once": FallbackConfig(max_attempts=1), "both": FallbackConfig(max_attempts=2)}
+    priced, free = (
+        compare(incident(*phases, fallback=(failing(),), traffic=tokens, price=price), policies)
+        for price in ({"per_million_input": 0.5}, {})
+    )
+    values = priced.to_dict()
     assert json.loads(json.dumps(values)) == values
-    assert [one["name"] for one in values["reports"]] == [NASTY, "both", "retry-then-next"]
+    assert [one["name"] for one in values["reports"]] == ["once", "both", "retry-then-next"]
     assert values["reports"][0]["requests"] == {PRIMARY: 10, FALLBACK: 0}
     assert "records" not in values["reports"][0]
-    assert comparison["both"].requests == {PRIMARY: 10, FALLBACK: 3}
-    with pytest.raises(KeyError):
-        comparison["nobody"]
-
-
-def test_the_table() -> None:
-    """A column of money where there are prices; escaped in a notebook."""
-    priced, free = compared(price={"per_call": 0.5}), compared()
+    assert priced["both"].requests == {PRIMARY: 10, FALLBACK: 3}
     lines = [line.split() for line in str(priced).splitlines()]
     heads = "policy calls answered p50 s p95 s requests wasted money lost"
     assert lines[1] == heads.split()
-    assert lines[2] == [NASTY, "10", "70.00%", "1.00", "1.00", "10+0", "3", "3.50", "0.00"]
+    assert lines[2] == ["once", "10", "70.00%", "1.00", "1.00", "10+0", "3", "3.50", "0.00"]
     assert "money" not in str(free)
     assert len({len(line) for line in str(priced).splitlines()[1:4]}) == 1
-    assert "<script" not in priced._repr_html_()
-    assert "&lt;script&gt;" in priced._repr_html_()
 
 
 def test_one_lost_call_in_many_is_never_a_hundred_percent() -> None:
     """Rounding does not hide it."""
     report = simulate(incident(), FallbackConfig())
     for answered, shown in ((10**6 - 1, " 99.99%"), (10**6, "100.00%")):
-        rate = answered / 10**6
-        one = replace(report, calls=10**6, answered=answered, success_rate=rate)
-        assert shown in str(Comparison("x", "", (), (one,)))
+        one = replace(report, calls=10**6, answered=answered)
+        assert shown in str(Comparison("x", "", (one,)))
 
 
 def test_who_is_compared_by_default() -> None:
@@ -388,18 +328,8 @@ def test_who_is_compared_by_default() -> None:
 def test_nothing_was_called() -> None:
     """A scenario without a single call has a report, too."""
     report = simulate(incident(traffic={"per_second": 0}), FallbackConfig())
-    assert (report.calls, report.success_rate, report.p95) == (0, 0.0, 0.0)
-
-
-def test_public_names() -> None:
-    """Few, sorted, and each with a docstring; importing them loads nothing that draws."""
-    names = honcho_fallback.simulate.__all__
-    assert names == sorted(names)
-    assert len(names) <= 14
-    assert all(getattr(honcho_fallback.simulate, name).__doc__ for name in names)
-    code = "import sys, honcho_fallback.simulate; print({'matplotlib', 'rich'} & {*sys.modules})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert (report.calls, report.p95) == (0, 0.0)
+    assert str(Comparison("x", "", (report,)))
 
 
 # The command.
@@ -423,18 +353,6 @@ def mine(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_shipped_scenario_is_printed_as_a_table() -> None:
-    """What happens in it, and a line for each policy."""
-    result = run("outage", "--calls", 200)
-    assert result.exit_code == 0
-    assert "20 minutes" in result.stdout
-    assert [line.split()[0] for line in result.stdout.splitlines()[2:5]] == [
-        "default",
-        "resilient",
-        "retry-then-next",
-    ]
-
-
 def test_files_side_by_side(mine: Path, tmp_path: Path) -> None:
     """Two policies on one incident, beside the peer."""
     for name, timeout in (("a", 20), ("b", 0.5)):
@@ -452,16 +370,15 @@ def test_seed_and_calls(mine: Path) -> None:
     assert figures(mine, "--policy", "default", "--calls", 40)["default"]["calls"] == 40
 
 
-@pytest.mark.parametrize("name", ["tuesday.jsonl", "tuesday.log", "tuesday.1", "tuesday"])
+@pytest.mark.parametrize("name", ["tuesday.jsonl", "tuesday"])
 def test_saved_records_are_played_again(tmp_path: Path, name: str) -> None:
-    """A file of JSON lines is a scenario, whatever it is called; what is assumed is said."""
+    """A file of JSON lines is a scenario, whatever it is called."""
     records = simulate(incident(failing(starts=5)), FallbackConfig()).records
     path = tmp_path / name
     path.write_text("\n".join(json.dumps(record.to_dict()) for record in records))
     assert figures(path, "--policy", "default")["default"]["wasted"] == 5
     printed = run(path, "--policy", "default").stdout
     assert printed.startswith("tuesday: 10 calls on record")
-    assert "assumed: each call is a turn of its own" in printed
 
 
 def test_the_shipped_ones_are_listed() -> None:
@@ -483,7 +400,7 @@ def test_the_shipped_ones_are_listed() -> None:
         ),
         (("outage", "--policy", "default", "--policy", "default"), "'default' is there twice; gi"),
         (("outage", "--calls", "0"), "calls: got 0; pass 1 or more"),
-        (("none.jsonl",), "none.jsonl: No such file or directory; pass a file with a record"),
+        (("none.jsonl",), "none.jsonl: No such file or directory; pass a file with json"),
     ],
 )
 def test_a_mistake_is_status_2_and_one_line(args: tuple[str, ...], message: str) -> None:
