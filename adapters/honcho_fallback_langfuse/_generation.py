@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from honcho_fallback.redaction import label
-from honcho_fallback.spans import MOST_METADATA, attempt_fields, attempt_reason, attempted
+from honcho_fallback.spans import MOST_METADATA, attempt_fields, attempt_reason
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from langfuse import Langfuse
     from opentelemetry.trace import Span
 
-    from honcho_fallback import Answer, CallRecord, CallStart
+    from honcho_fallback import CallRecord, CallStart
     from honcho_fallback.spans import EndedCall
 
 Level = Literal["DEFAULT", "WARNING", "ERROR"]
@@ -26,11 +23,6 @@ _UNNAMED, _NAME = "unknown", "LLM Call"
 
 SCOPE = "langfuse-sdk"
 TRACE_NAME = "langfuse.trace.name"
-
-_MASKED = "<not shown: the mask raised>"
-
-# Larger texts cost milliseconds each and are read by nobody.
-_MOST_CHARACTERS = 1_000_000
 
 # LangChain names who speaks otherwise than everybody else.
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
@@ -50,7 +42,7 @@ _PARTS = (
 
 
 def open_observation(
-    client: Langfuse, call: CallStart, kind: Literal["agent", "generation"], parent: Any
+    client: Langfuse | None, call: CallStart, kind: Literal["agent", "generation"], parent: Any
 ) -> Any:
     """Open a call's generation, or the observation of its turn.
 
@@ -60,6 +52,8 @@ def open_observation(
         kind: What is opened.
         parent: The observation that it is nested under; None for the current span.
     """
+    if client is None:
+        return None
     # Imported here, where there is a client, it is a look into sys.modules.
     from opentelemetry import trace  # noqa: PLC0415 # see above
 
@@ -87,52 +81,20 @@ def _is_foreign(enclosing: Span) -> bool:
     return enclosing.get_span_context().is_valid and getattr(scope, "name", None) != SCOPE
 
 
-@dataclass(frozen=True, slots=True)
-class Visibility:
-    """Say what of a call is shown.
-
-    Args:
-        output: Whether the answer is.
-        mask: Changes what is asked and answered before it is, or None.
-        metadata: What the application adds to every call's.
-    """
-
-    output: bool
-    mask: Callable[[Any], Any] | None
-    metadata: dict[str, Any]
-
-    def content(self, value: Any) -> Any:
-        """Return content as it may be shown."""
-        plain_value = plain(value)
-        if self.mask is None or value is None:
-            return plain_value
-        try:
-            return plain(self.mask(plain_value))
-        except Exception:  # noqa: BLE001 # what cannot be masked is not shown
-            return _MASKED
-
-
-def generation_fields(ended: EndedCall, visibility: Visibility) -> dict[str, Any]:
-    """Return the arguments for the SDK's ``update``; a hostile value costs its field only."""
+def generation_fields(ended: EndedCall, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the SDK's ``update`` takes beside content; the handler's own metadata last."""
     record = ended.record
     fields = {
         "model": label(ended.target.model),
         "model_parameters": ended.settings or None,
-        "input": attempted(visibility.content, "showing the input", ended.input),
-        "output": attempted(_output, "showing the output", ended, visibility),
         "usage_details": _buckets(ended),
         "cost_details": {"total": ended.cost} if ended.cost else None,
         "completion_start_time": _first_token(record),
-        "metadata": _metadata(ended, visibility.metadata),
+        "metadata": _metadata(ended, metadata),
         "level": "WARNING" if record.is_fallback else _LEVELS.get(record.outcome, "ERROR"),
         "status_message": ended.status_message,
     }
     return {name: value for name, value in fields.items() if value is not None}
-
-
-def _output(ended: EndedCall, visibility: Visibility) -> Any:
-    shown = _shown_output(ended.output, ended.answer) if visibility.output else None
-    return visibility.content(shown)
 
 
 def _buckets(ended: EndedCall) -> dict[str, int] | None:
@@ -214,40 +176,18 @@ def add_attempts(observation: Any, record: CallRecord) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return content as dicts, lists and scalars, each text cut where it is too long."""
-    if isinstance(value, str):
-        return _text(value)
+    """Return content as dicts, lists and scalars, whoever's objects it is made of."""
     if isinstance(value, Mapping):
         entries = cast("Mapping[object, object]", value)
         return {str(key): plain(one) for key, one in entries.items()}
     if isinstance(value, list | tuple):
         return [plain(one) for one in cast("list[object]", value)]
-    opened = _opened(value)
-    # What is left the SDK's serializer knows: numbers, dates, dataclasses and the like.
-    return value if opened is None else plain(opened)
-
-
-def _text(value: str) -> str:
-    # Inline media is cut out and uploaded by the SDK; half of it would be neither.
-    more = len(value) - _MOST_CHARACTERS
-    if more > 0 and not value.startswith("data:"):
-        value = f"{value[:_MOST_CHARACTERS]}... ({more} characters more)"
-    # One lone surrogate, as of a stream that splits an emoji, would cost the whole export.
-    return value if value.isascii() else value.encode("utf-8", "replace").decode()
-
-
-def _opened(value: Any) -> Any:
-    """Return what an SDK's or LangChain's object holds, or None for anything else."""
-    if isinstance(value, bytes | bytearray):
-        return f"<{type(value).__name__}, {len(value)} bytes>"
     message = _message(value)
     if message is not None:
-        return message
+        return plain(message)
     dump = getattr(value, "model_dump", None)  # the SDKs' objects
-    if callable(dump):
-        return dump(exclude_none=True, warnings=False)
-    to_messages = getattr(value, "to_messages", None)  # LangChain's prompt values
-    return to_messages() if callable(to_messages) else None
+    # What is left the SDK's serializer knows: texts, numbers, dates, dataclasses and the like.
+    return plain(dump(exclude_none=True, warnings=False)) if callable(dump) else value
 
 
 def _message(value: Any) -> dict[str, Any] | None:
@@ -264,16 +204,12 @@ def _message(value: Any) -> dict[str, Any] | None:
     return message
 
 
-def _shown_output(output: Any, answer: Answer) -> Any:
-    """Return a text of a text, a message of a message; else the output itself.
-
-    Args:
-        output: What came back, a stream's chunks as a tuple.
-        answer: What it says.
-    """
-    if answer.content is None or isinstance(output, list):  # an answer of its own kind, no stream
+def answer_of(ended: EndedCall) -> Any:
+    """Return a text of a text, a message of a message; else the output itself."""
+    output, content = ended.output, ended.answer.content
+    if content is None or isinstance(output, list):  # an answer of its own kind, no stream
         return cast("object", output)
     pieces = cast("tuple[object, ...]", output if isinstance(output, tuple) else (output,))
-    if not isinstance(answer.content, str) or all(isinstance(piece, str) for piece in pieces):
-        return answer.content
-    return {"role": "assistant", "content": answer.content}
+    if not isinstance(content, str) or all(isinstance(piece, str) for piece in pieces):
+        return content
+    return {"role": "assistant", "content": content}

@@ -8,17 +8,17 @@ from typing import TYPE_CHECKING, Any
 
 from honcho_fallback.redaction import label
 from honcho_fallback.spans import SpanObserver, attempted, shown
-from honcho_fallback_langfuse._client import ClientSource, flushed
+from honcho_fallback_langfuse._client import flushed, found_client
 from honcho_fallback_langfuse._generation import (
-    Visibility,
     add_attempts,
+    answer_of,
     generation_fields,
     open_observation,
+    plain,
 )
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterable, Mapping
-    from contextlib import AbstractContextManager
 
     from langfuse import Langfuse
 
@@ -31,6 +31,8 @@ _TURN_LEVELS: dict[str, Level] = {
     "failed": "ERROR",
     "cancelled": "WARNING",
 }
+
+_HIDDEN = "<not shown: the mask raised, or what reads it>"
 
 # The observation that the next call is nested under, where that is not the current span.
 _parent: ContextVar[Any] = ContextVar("honcho_fallback_langfuse_parent", default=None)
@@ -74,24 +76,25 @@ class LangfuseCallbackHandler(SpanObserver):
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(keep_input=input)
-        self._clients = ClientSource(client)
-        self._visibility = Visibility(output, mask, shown(metadata or {}))
+        self._client = found_client() if client is None else client
+        self._output, self._mask = output, mask
+        self._metadata = shown(metadata or {})
         self._per_attempt = per_attempt
-        self._closed = False
 
     @property
     def is_listening(self) -> bool:
         """Tell whether there is a client to report to."""
-        return not self._closed and self._clients.get() is not None
+        return self._client is not None
 
     @property
     def replaces_langfuse_callbacks(self) -> bool:
         """Tell adapters that Langfuse's own handlers must not report the attempts again."""
         return self.is_listening
 
+    @contextmanager
     def in_place_of(
         self, handlers: Iterable[object], parent_run_id: object
-    ) -> AbstractContextManager[None]:
+    ) -> Generator[None, None, None]:
         """Nest the calls that start inside this ``with`` where Langfuse's handlers would have.
 
         For the LangChain adapter, which keeps Langfuse's own handlers from seeing the attempts.
@@ -101,9 +104,12 @@ class LangfuseCallbackHandler(SpanObserver):
             handlers: Those of Langfuse's own.
             parent_run_id: LangChain's id of the run that the call belongs to, or None.
         """
-        return _nested_under(
-            attempted(_observation_of, "looking for LangChain's run", handlers, parent_run_id)
-        )
+        parent = attempted(_observation_of, "looking for LangChain's run", handlers, parent_run_id)
+        token = _parent.set(_parent.get() if parent is None else parent)
+        try:
+            yield
+        finally:
+            _parent.reset(token)
 
     def flush(self, timeout: float = 5.0) -> bool:
         """Send what has been finished, and tell whether that was done in time.
@@ -111,8 +117,7 @@ class LangfuseCallbackHandler(SpanObserver):
         Args:
             timeout: Seconds to wait at most.
         """
-        client = self._clients.get()
-        return client is None or flushed(client, timeout)
+        return self._client is None or flushed(self._client, timeout)
 
     def close(self, timeout: float = 5.0) -> bool:
         """Flush, and make nothing of later calls; the client stays usable for others.
@@ -120,46 +125,44 @@ class LangfuseCallbackHandler(SpanObserver):
         Args:
             timeout: Seconds to wait at most.
         """
-        self._closed = True
+        client, self._client = self._client, None
         self._end_turns()
-        return self.flush(timeout)
+        return client is None or flushed(client, timeout)
 
     def _open(self, call: CallStart, turn: Any) -> Any:
-        client = None if self._closed else self._clients.get()
-        if client is None:
-            return None
         nearest = _parent.get()
         parent = turn if nearest is None else nearest
-        return open_observation(client, call, "generation", parent)
+        return open_observation(self._client, call, "generation", parent)
 
     def _open_turn(self, call: CallStart) -> Any:
-        client = None if self._closed else self._clients.get()
-        if client is None or _parent.get() is not None:  # LangChain's runs make a tree already
+        if _parent.get() is not None:  # LangChain's runs make a tree already
             return None
-        observation = open_observation(client, call, "agent", None)
-        metadata = {**shown(call.metadata or {}), "turn_id": label(call.turn_id or "")}
-        observation.update(metadata=metadata)
+        observation = open_observation(self._client, call, "agent", None)
+        if observation is not None:
+            metadata = {**shown(call.metadata or {}), "turn_id": label(call.turn_id or "")}
+            observation.update(metadata=metadata)
         return observation
 
     def _fill_turn(self, span: Any, turn: TurnEnd) -> None:
         span.update(level=_TURN_LEVELS[turn.outcome], metadata={"outcome": turn.outcome})
 
     def _fill(self, span: Any, ended: EndedCall) -> None:
-        span.update(**generation_fields(ended, self._visibility))
+        span.update(
+            input=self._content(ended.input),
+            output=self._content(answer_of(ended)) if self._output else None,
+            **generation_fields(ended, self._metadata),
+        )
         if self._per_attempt:
             add_attempts(span, ended.record)
 
-
-@contextmanager
-def _nested_under(parent: Any) -> Generator[None, None, None]:
-    if parent is None:
-        yield
-        return
-    token = _parent.set(parent)
-    try:
-        yield
-    finally:
-        _parent.reset(token)
+    def _content(self, value: Any) -> Any:
+        """Return what was asked or answered as it may be shown."""
+        if value is None:
+            return None
+        try:
+            return plain(value) if self._mask is None else plain(self._mask(plain(value)))
+        except Exception:  # noqa: BLE001 # what cannot be read or masked is not shown
+            return _HIDDEN
 
 
 def _observation_of(handlers: Iterable[object], run_id: object) -> Any:

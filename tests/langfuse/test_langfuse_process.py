@@ -77,12 +77,10 @@ def run(code: str, folder: Path, **environment: str) -> Any:
 def test_without_usable_keys_nothing_happens(tmp_path: Path) -> None:
     """HON-067: without a client and both keys nothing is imported, and every call works.
 
-    A sample rate that cannot be read is told once at WARNING.
+    What no client can be built with is told once at WARNING.
     """
     told = run(
         f"""
-import logging
-
 warnings = []
 class Kept(logging.Handler):
     def emit(self, record):
@@ -92,24 +90,19 @@ logging.getLogger("honcho_fallback.langfuse").addHandler(Kept(logging.WARNING))
 def tried(**environment):
     os.environ.update(environment)
     handler = LangfuseCallbackHandler()
-    held = len(handler._calls)
-    return [call(handler), held, handler.close(1)]
+    return [call(handler), len(handler._calls), handler.close(1)]
 
-keys = {KEYS!r}
 told = [tried(), tried(LANGFUSE_PUBLIC_KEY="pk-half")]
-told.append(tried(LANGFUSE_TRACING_ENABLED="false", **keys))
-told.append(tried(LANGFUSE_TRACING_ENABLED="true", LANGFUSE_SAMPLE_RATE="10%"))
 loaded = [name for name in ("langfuse", "opentelemetry") if name in sys.modules]
+told.append(tried(LANGFUSE_SAMPLE_RATE="10%", **{KEYS!r}))
 registered = [name for name in registered if name.startswith("honcho")]
 print(json.dumps([told, loaded, registered, warnings]))
 """,
         tmp_path,
     )
-    warning = (
-        "nothing is sent to Langfuse: LANGFUSE_SAMPLE_RATE is '10%'; "
-        "write a number from 0 to 1, such as 0.1"
-    )
-    assert told == [[["hello", 0, True]] * 4, [], [], [warning]]
+    *rest, (warning,) = told
+    assert rest == [[["hello", 0, True]] * 3, [], []]
+    assert warning.startswith("nothing is sent to Langfuse: its client raised ValueError; ")
 
 
 def test_with_keys_a_client_is_built_beside_the_application_s_provider(
@@ -158,25 +151,6 @@ print(json.dumps([
     assert told["late"].trace_name == "worker"
 
 
-def test_a_client_made_later_is_adopted(tmp_path: Path, wire: OtlpReceiver) -> None:
-    """A handler that was made before the application's client uses it from then on."""
-    told = run(
-        """
-handler = LangfuseCallbackHandler()
-call(handler, name="before")
-from langfuse import Langfuse
-client = Langfuse(public_key="pk-app", secret_key="sk-app", base_url=os.environ["RECEIVER"])
-call(handler, name="after")
-print(json.dumps([handler.close(10)]))
-""",
-        tmp_path,
-        RECEIVER=wire.base_url,
-    )
-    assert told == [True]
-    assert [stored(span).model for span in wire.spans] == ["after"]
-    assert {export.credentials for export in wire.exports} == {("pk-app", "sk-app")}
-
-
 def test_a_fork_sends_each_generation_once(tmp_path: Path, wire: OtlpReceiver) -> None:
     """What the parent finished is sent by the parent, what the child does by the child."""
     told = run(
@@ -219,7 +193,7 @@ def tried(name, url, timeout):
     client = Langfuse(public_key=f"pk-{name}", secret_key="sk", base_url=url, timeout=1,
                       tracer_provider=TracerProvider(shutdown_on_exit=False))
     handler = LangfuseCallbackHandler(client)
-    told[name] = [call(handler), handler.close(timeout) in (True, False), len(handler._calls)]
+    told[name] = [call(handler), handler.flush(timeout) in (True, False), len(handler._calls)]
     return handler
 
 with otlp_receiver() as receiver:
