@@ -245,7 +245,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "litellm": (2746, ("adapters/honcho_fallback_litellm",)),
     "honcho": (1967, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
-        904,
+        823,
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),
     ),
     # The agents of one run may have a chain each, accounts are told apart, and a stream that is

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 from weakref import WeakKeyDictionary
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from honcho_fallback import FallbackConfigError, FallbackObserver
+from honcho_fallback import FallbackObserver
 from honcho_fallback.measurements import METRICS, SECONDS, Measurements
 
 if TYPE_CHECKING:
@@ -15,6 +15,11 @@ if TYPE_CHECKING:
     from honcho_fallback.measurements import Metric
 
 _Collector: TypeAlias = Counter | Gauge | Histogram
+
+# A registry has no public way to ask for what it refuses to take twice.
+_REGISTERED: WeakKeyDictionary[CollectorRegistry, tuple[dict[str, _Collector], Measurements]] = (
+    WeakKeyDictionary()
+)
 
 
 class PrometheusObserver(FallbackObserver):
@@ -29,19 +34,24 @@ class PrometheusObserver(FallbackObserver):
         most_labels: How many agents, and how many targets, are told apart; others are ``other``.
 
     Raises:
-        FallbackConfigError: An argument is out of range, or the registry has other metrics of
-            these names.
+        FallbackConfigError: An argument is out of range.
+        ValueError: The registry has other metrics of these names.
     """
 
     def __init__(
         self, registry: CollectorRegistry | None = None, *, most_labels: int = 100
     ) -> None:
-        self._metrics = _metrics_of(REGISTRY if registry is None else registry, most_labels)
+        registry = REGISTRY if registry is None else registry
+        if registry not in _REGISTERED:
+            measurements = Measurements(most_labels)
+            collectors = {metric.name: _collector(metric, registry) for metric in METRICS}
+            _REGISTERED[registry] = collectors, measurements
+        self._collectors, self._measurements = _REGISTERED[registry]
 
     def on_finish(self, record: CallRecord, /) -> None:
         """Count what became of a call."""
-        for name, labels, value in self._metrics.measurements.of(record):
-            series = self._metrics.by_name[name].labels(*labels)
+        for name, labels, value in self._measurements.of(record):
+            series = self._collectors[name].labels(*labels)
             if isinstance(series, Counter):
                 series.inc(value)
             elif isinstance(series, Gauge):
@@ -50,40 +60,12 @@ class PrometheusObserver(FallbackObserver):
                 series.observe(value)
 
 
-class _Metrics(NamedTuple):
-    """Hold the metrics of one registry."""
-
-    by_name: dict[str, _Collector]
-    measurements: Measurements
-
-
-# A registry has no public way to ask for what it refuses to take twice.
-_REGISTERED: WeakKeyDictionary[CollectorRegistry, _Metrics] = WeakKeyDictionary()
-
-
-def _metrics_of(registry: CollectorRegistry, most_labels: int) -> _Metrics:
-    """Return a registry's metrics, registered by the first observer that asks."""
-    metrics = _REGISTERED.get(registry)
-    if metrics is None:
-        by_name = {metric.name: _collector(metric) for metric in METRICS}
-        metrics = _Metrics(by_name, Measurements(most_labels))
-        try:
-            for collector in by_name.values():
-                registry.register(collector)
-        except ValueError:
-            problem = "it has other metrics that are named honcho_fallback_..."
-            fix = "unregister those or pass another"
-            raise FallbackConfigError.about("registry", problem, fix) from None
-        _REGISTERED[registry] = metrics
-    return metrics
-
-
-def _collector(metric: Metric) -> _Collector:
+def _collector(metric: Metric, registry: CollectorRegistry) -> _Collector:
     name, text, labels = metric.prometheus_name, metric.help, metric.labels
     match metric.kind:
         case "counter":
-            return Counter(name, text, labels, registry=None)
+            return Counter(name, text, labels, registry=registry)
         case "histogram":
-            return Histogram(name, text, labels, registry=None, buckets=SECONDS)
+            return Histogram(name, text, labels, registry=registry, buckets=SECONDS)
         case "gauge":  # what a process saw last is true for all
-            return Gauge(name, text, labels, registry=None, multiprocess_mode="mostrecent")
+            return Gauge(name, text, labels, registry=registry, multiprocess_mode="mostrecent")

@@ -56,7 +56,7 @@ def split(spans: list[Stored]) -> tuple[list[Stored], list[Stored]]:
 def test_the_calls_of_a_turn_lie_under_one_observation(
     memory: Memory, reset: Literal["iteration", "turn"]
 ) -> None:
-    """HON-071: three iterations are one trace, whose root is the turn."""
+    """HON-071, HON-076: three iterations are three generations of one trace, under the turn."""
     policy = loop(LangfuseCallbackHandler(memory.client), reset)
     with policy.turn() as turn:
         for step in range(3):
