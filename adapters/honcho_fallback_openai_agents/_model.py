@@ -2,27 +2,82 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from contextlib import aclosing
+from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Literal, Unpack
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast
 from weakref import WeakKeyDictionary
 
-from agents import Model, ModelProvider, ModelRetryAdvice, MultiProvider
+from agents import (
+    FunctionTool,
+    Model,
+    ModelProvider,
+    ModelRetryAdvice,
+    ModelSettings,
+    MultiProvider,
+    OpenAIResponsesModel,
+)
 from agents.models._run_context import get_model_run_owner
+from agents.models.fake_id import FAKE_RESPONSES_ID
+from agents.tool import CustomTool
 from agents.tracing import get_current_trace
+from openai.types.responses import ResponseCompletedEvent
 
-from honcho_fallback import ConfigOptions, FallbackConfigError, FallbackPolicy
-from honcho_fallback_openai_agents import _sdk_models
-from honcho_fallback_openai_agents._sdk_models import Request
+from honcho_fallback import ConfigOptions, FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback.providers import (
+    bound_to,
+    can_think,
+    distinct_name,
+    owner_of,
+    place_of,
+    portable,
+    route_in,
+    with_place,
+    without_retries,
+)
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
-    from agents import ModelResponse, ModelRetryAdviceRequest
+    from agents import ModelResponse, ModelRetryAdviceRequest, TResponseInputItem
     from agents.items import TResponseStreamEvent
+    from agents.tool import Tool
 
     from honcho_fallback import Attempt, FallbackConfig, FallbackObserver, FallbackRun, Turn
-    from honcho_fallback_openai_agents._sdk_models import Candidate
+
+    Candidate = Model | Target | str
+
+# What stands in settings for one provider: its keys and its words. A target's own are its params.
+_EXTRA = ("extra_args", "extra_body", "extra_headers", "extra_query")
+_OF_THE_PRIMARY: dict[str, Any] = dict.fromkeys((*_EXTRA, "metadata", "response_include"))
+
+# The events that end a response, and what of it is whole before.
+_ENDS = {f"response.{end}" for end in ("completed", "failed", "incomplete", "error")} | {"error"}
+_ITEM_DONE = "response.output_item.done"
+
+# Where a response or an item was made, by the id that its server gave it: whose what is kept or
+# encrypted is. For the process, as the ids are: a session outlives the runs and chains that wrote
+# it, and the agents of one run may have a chain each. It is a fact about the servers, no state of
+# a call, and the oldest ids are forgotten.
+_MADE_AT: OrderedDict[str, tuple[bool, str]] = OrderedDict()
+_MOST_IDS = 20_000
+
+
+class _Request(NamedTuple):
+    """Hold what every model of the SDK is asked with, in its order and under its names."""
+
+    system_instructions: str | None
+    input: str | list[TResponseInputItem]
+    model_settings: ModelSettings
+    tools: list[Tool]
+    output_schema: Any
+    handoffs: list[Any]
+    tracing: Any
+    previous_response_id: str | None = None
+    conversation_id: str | None = None
+    prompt: Any = None
 
 
 class FallbackModel(Model):
@@ -64,7 +119,9 @@ class FallbackModel(Model):
         if partial not in {"final", "replace"}:
             fix = "pass 'final' or 'replace'"
             raise FallbackConfigError.about("partial", f"got {partial!r}", fix)
-        targets = _sdk_models.targets_of((primary, *fallbacks))
+        targets = list[Target]()
+        for one in (primary, *fallbacks):
+            targets.append(_target_of(one, [target.name for target in targets]))
         label = agent or "unknown"
         options = {"only_models": True, **options}
         self.policy = FallbackPolicy(targets, config, agent=label, observers=observers, **options)
@@ -80,12 +137,12 @@ class FallbackModel(Model):
             DeadlineExceeded: Time ran out.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        request = Request(*args, **kwargs)
+        request = _Request(*args, **kwargs)
 
         async def ask(attempt: Attempt) -> ModelResponse:
             model: Model = attempt.target.client
             response = await model.get_response(**self._fitted(request, attempt))
-            _sdk_models.note_maker(attempt.target, response)
+            _note_maker(attempt.target, response)
             return response
 
         return await self.policy.acall(ask, run=self._start(request))
@@ -99,12 +156,12 @@ class FallbackModel(Model):
             StreamInterrupted: The stream broke after its first content, which was final.
             Exception: What ``get_response`` raises.
         """
-        request = Request(*args, **kwargs)
+        request = _Request(*args, **kwargs)
 
         def ask(attempt: Attempt) -> AsyncIterator[TResponseStreamEvent]:
             events = attempt.target.client.stream_response(**self._fitted(request, attempt))
             is_replaceable = self._partial == "replace"
-            return _sdk_models.in_order(events, attempt.target, is_replaceable=is_replaceable)
+            return _in_order(events, attempt.target, is_replaceable=is_replaceable)
 
         call = self._start(request)
         async with aclosing(self.policy.astream(ask, run=call, partial=self._partial)) as events:
@@ -133,25 +190,74 @@ class FallbackModel(Model):
         for target in self.policy.targets:
             await target.client._cleanup_on_run_end(owner)  # noqa: SLF001 # handed on as it came
 
-    def _start(self, request: Request) -> FallbackRun:
+    def _start(self, request: _Request) -> FallbackRun:
         """Begin the call, without those who lack what the request names."""
         owner, turn = get_model_run_owner(), None
         if owner is not None:  # the Runner's run, which is one turn
             turn = self._turns.get(owner) or self._turns.setdefault(owner, self.policy.turn())
-        unfit = _sdk_models.unfit_for(request, self.policy.targets, self.policy.config.require)
         session = request.conversation_id or getattr(get_current_trace(), "group_id", None)
-        call = self.policy.start(turn=turn, session=session, unfit=unfit)
+        call = self.policy.start(turn=turn, session=session, unfit=self._unfit(request))
         if self.policy.wants_content:
+            system, asked = request.system_instructions, request.input
+            items: list[Any] = [{"role": "system", "content": system}] if system else []
+            items += [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
             shown = request.model_settings.to_traceable_dict().items()
             parameters = {name: value for name, value in shown if value is not None}
-            call.report(input=request.shown(), parameters=parameters or None)
+            call.report(input=items, parameters=parameters or None)
         return call
 
-    def _fitted(self, request: Request, attempt: Attempt) -> dict[str, Any]:
-        """Return a request as the target of an attempt takes it."""
-        target, targets = attempt.target, self.policy.targets
-        items = _sdk_models.input_for(request.input, target, targets[0])
-        settings = _sdk_models.settings_for(request.model_settings, target, targets[0], items)
+    def _unfit(self, request: _Request) -> dict[int, str] | None:
+        """Say who cannot take a request: what it names is kept, or leads, elsewhere."""
+        required = self.policy.config.require
+        home, *_ = places = [*map(_place_of, self.policy.targets)]
+        # A response that nobody here made is taken for the primary's.
+        keeper = _MADE_AT.get(request.previous_response_id or "")
+        keeper = keeper if keeper in places else home
+        kept = {
+            "previous_response_id": request.previous_response_id,
+            "conversation": request.conversation_id,
+            "prompt": request.prompt,
+            "input": request.input,
+        }
+        settings = {name: getattr(request.model_settings, name) for name in _EXTRA}
+        reasons = dict[int, str]()
+        for position, place in enumerate(places):
+            why = None
+            if place != keeper:
+                is_responses, _ = place
+                own = (FunctionTool, CustomTool) if is_responses else (FunctionTool,)
+                tools = [{"type": one.name} for one in request.tools if not isinstance(one, own)]
+                why = bound_to({**kept, "tools": tools})
+            if why is None and required and place == home:
+                route = route_in(settings, self.policy.targets[position].model)
+                lack = f"it lacks the label {min(required)!r} where {route} may lead elsewhere"
+                why = lack if route else None
+            if why is not None:
+                reasons[position] = why
+        return reasons or None
+
+    def _fitted(self, request: _Request, attempt: Attempt) -> dict[str, Any]:
+        """Return a request as the target of an attempt takes it.
+
+        Elsewhere than at the primary's place it has none of the primary's words, and nothing that
+        only its maker can read; what nobody here is known to have made is taken for the primary's.
+        """
+        target, items, settings = attempt.target, request.input, request.model_settings
+        here, home = _place_of(target), _place_of(self.policy.targets[0])
+        if not isinstance(items, str) and any(
+            _MADE_AT.get(_id_of(one), home) != here and not isinstance(one.get("content"), str)
+            for one in items
+        ):
+            form = "openai-responses"
+            items = cast("list[TResponseInputItem]", portable(items, made_by=form, for_=form))
+        if here != home:
+            settings = replace(settings, **_OF_THE_PRIMARY)
+        settings = settings.resolve(ModelSettings(**target.params)) if target.params else settings
+        # Anthropic's model refuses to think in a turn whose tools another model has called.
+        is_claude = "claude" in str(getattr(target.client, "model", target.model)).lower()
+        if settings.reasoning is not None and is_claude and not isinstance(items, str):
+            is_free = can_think(items, made_by="openai-responses")
+            settings = settings if is_free else replace(settings, reasoning=None)
         # The SDK asks for it at OpenAI's own address alone; who hears of content wants to know.
         if self.policy.wants_content and settings.include_usage is None:
             settings = replace(settings, include_usage=True)
@@ -205,3 +311,84 @@ class FallbackProvider(ModelProvider):
         for model in self._models.values():
             await model.close()
         await self._provider.aclose()
+
+
+def _target_of(candidate: Candidate, taken: list[str]) -> Target:
+    """Describe a candidate; a name that is taken gets a number."""
+    given: Any = candidate.client if isinstance(candidate, Target) else candidate
+    model = MultiProvider().get_model(given) if isinstance(given, str) else given
+    if not isinstance(model, Model):
+        problem = f"got a {type(model).__name__}"
+        raise FallbackConfigError.about("candidates", problem, "pass models, or their names")
+    clients = {key: one for key, one in vars(model).items() if owner_of(one) is one is not None}
+    client = next(iter(clients.values()), None)
+    # Of a copy of the model the client sends one request; the model is left as it is.
+    copied = copy(model)
+    vars(copied).update({key: without_retries(one) for key, one in clients.items()})
+    name = str(getattr(model, "model", "") or type(model).__name__)
+    known = Target(name, None if client is None else "openai")
+    named = replace(known, name=distinct_name(known.name, taken))
+    target = candidate if isinstance(candidate, Target) else named
+    return with_place(replace(target, client=copied), client, provider=known.provider)
+
+
+def _note_maker(maker: Target, made: Any) -> None:
+    """Remember where a response, or what an event of a stream brings, was made."""
+    whole = getattr(made, "response", made)
+    items = getattr(whole, "output", None) or [getattr(made, "item", whole)]
+    response_id = str(getattr(whole, "response_id", None) or _id_of(whole))
+    for one in {response_id, *map(_id_of, items)} - {"", FAKE_RESPONSES_ID}:
+        _MADE_AT[one] = _place_of(maker)
+    while len(_MADE_AT) > _MOST_IDS:
+        _MADE_AT.popitem(last=False)
+
+
+async def _in_order(
+    events: AsyncIterator[TResponseStreamEvent], maker: Target, *, is_replaceable: bool
+) -> AsyncGenerator[TResponseStreamEvent, None]:
+    """Hand on a model's events, and what settles the answer not before its end is known.
+
+    The Runner raises at a failure's event, where the SDK's models raise, too, if one reads on; of
+    an answer that names no items it takes those that were done, so that in a response that may
+    still be replaced none is done before the response is.
+    """
+    late: list[Any] = []
+    has_begun = False
+    try:
+        try:
+            async for event in events:
+                kind = getattr(event, "type", None)
+                if kind in _ENDS or kind == _ITEM_DONE:
+                    _note_maker(maker, event)
+                if kind in _ENDS or (is_replaceable and kind == _ITEM_DONE):
+                    late.append(event)
+                    continue
+                has_begun = True
+                yield event
+        except Exception:
+            # A connection that is lost after the whole answer has cost nothing.
+            if not late or not isinstance(late[-1], ResponseCompletedEvent):
+                raise
+        for event in late:
+            # The SDK makes up an empty answer where a provider sent nothing at all.
+            is_empty = isinstance(event, ResponseCompletedEvent) and not event.response.output
+            if has_begun or not is_empty:
+                yield event
+    finally:
+        # Generators have aclose; a model may as well hand on an SDK's stream, which has close.
+        close: Any = getattr(events, "aclose", None) or getattr(events, "close", bool)
+        if isawaitable(closing := close()):
+            await closing
+
+
+def _place_of(target: Target) -> tuple[bool, str]:
+    """Name the API, the address and the account: who shares all may have what a server keeps."""
+    return isinstance(target.client, OpenAIResponsesModel), place_of(target)
+
+
+def _id_of(item: Any) -> str:
+    """Return the id of an item; what a chat completion brought has that of the whole answer."""
+    extra = getattr(item, "model_extra", None) or {}
+    fields = item if isinstance(item, dict) else {**getattr(item, "__dict__", {}), **extra}
+    origin = fields.get("provider_data") or {"response_id": fields.get("id")}
+    return str(origin.get("response_id") or "")

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Literal, Unpack, cast
 
-from pydantic_ai.exceptions import FallbackExceptionGroup, UserError
+from pydantic_ai.exceptions import FallbackExceptionGroup
 from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequestAttempt,
@@ -39,7 +39,7 @@ from honcho_fallback.providers import (
     Provider,
     can_think,
     distinct_name,
-    is_same_place,
+    place_of,
     route_in,
     with_place,
 )
@@ -121,7 +121,9 @@ class FallbackModel(OwnFallbackModel):
         if partial not in {"final", "replace"}:
             fix = "pass 'final' or 'replace'"
             raise FallbackConfigError.about("partial", f"got {partial!r}", fix)
-        targets = _targets((primary, *fallbacks))
+        targets = list[Target]()
+        for one in (primary, *fallbacks):
+            targets.append(_target_of(one, [target.name for target in targets]))
         super().__init__(*(target.client for target in targets))
         chain = [replace(target, client=_Candidate(target.client, self)) for target in targets]
         options = {"only_models": True, **options}
@@ -143,11 +145,11 @@ class FallbackModel(OwnFallbackModel):
             DeadlineExceeded: Time ran out.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        run = self._start(messages, model_settings, model_request_parameters)
+        run = self._start(messages, model_settings)
 
         async def ask(attempt: Attempt) -> ModelResponse:
             candidate: _Candidate = attempt.target.client
-            sent, settings = self._as_it_thinks(attempt, messages, model_settings)
+            sent, settings = self._fitted(attempt, messages, model_settings)
             response = await candidate.request(sent, settings, model_request_parameters)
             return replace(response, provider_details=_signed(response, attempt.target))
 
@@ -168,12 +170,12 @@ class FallbackModel(OwnFallbackModel):
             StreamInterrupted: The stream broke after its first content, which was final.
             Exception: What ``request`` raises.
         """
-        run = self._start(messages, model_settings, model_request_parameters)
+        run = self._start(messages, model_settings)
         opened: list[StreamedResponse] = []
 
         async def ask(attempt: Attempt) -> AsyncGenerator[ModelResponseStreamEvent]:
             candidate: _Candidate = attempt.target.client
-            sent, settings = self._as_it_thinks(attempt, messages, model_settings)
+            sent, settings = self._fitted(attempt, messages, model_settings)
             async with candidate.request_stream(
                 sent, settings, model_request_parameters, run_context
             ) as stream:
@@ -196,40 +198,16 @@ class FallbackModel(OwnFallbackModel):
             first = await anext(events, None)
             yield cast("StreamedResponse", _EventStream(opened, first, events))
 
-    async def count_tokens(
-        self,
-        messages: list[ModelMessage],
-        model_settings: ModelSettings | None,
-        model_request_parameters: ModelRequestParameters,
-    ) -> RequestUsage:
-        """Ask the chain to count; who counts is who would be asked now."""
-        parameters = model_request_parameters
-
-        async def ask(attempt: Attempt) -> RequestUsage:
-            model = self.models[attempt.position]
-            for_model = model.prepare_messages(messages, parameters)
-            settings = self._settings_for(attempt, model_settings)
-            return await model.count_tokens(for_model, settings, parameters)
-
-        unfit = self._unfit(messages, model_settings, parameters)
-        return await self.policy.acall(ask, unfit=unfit)
-
     @asynccontextmanager
     async def _run_scope(self) -> AsyncGenerator[None]:
         # An agent holds this context around all requests of a run.
         async with self.policy.turn(), super()._run_scope():
             yield
 
-    def _start(
-        self,
-        messages: list[ModelMessage],
-        settings: ModelSettings | None,
-        parameters: ModelRequestParameters,
-    ) -> FallbackRun:
+    def _start(self, messages: list[ModelMessage], settings: ModelSettings | None) -> FallbackRun:
         named = (getattr(one, "conversation_id", None) for one in reversed(messages))
         session = next(filter(None, named), None)  # the last one's, as Pydantic AI has it
-        unfit = self._unfit(messages, settings, parameters)
-        run = self.policy.start(session=session, unfit=unfit)
+        run = self.policy.start(session=session, unfit=self._unfit(messages, settings))
         if self.policy.wants_content:
             content = ModelMessagesTypeAdapter.dump_python(messages, mode="json")
             plain = (str, int, float, bool)
@@ -237,70 +215,60 @@ class FallbackModel(OwnFallbackModel):
             run.report(input=content, parameters=shown or None)
         return run
 
-    def _settings_for(self, attempt: Attempt, settings: ModelSettings | None) -> ModelSettings:
-        """Return a request's settings as a target takes them, the SDK's retries off."""
-        model, sent = self.models[attempt.position], self._sent_to(attempt.target, settings)
-        if hasattr(getattr(model.provider, "client", None), "max_retries"):
-            sent = {"max_retries": 0, **(model.settings or {}), **sent}
-        return cast("ModelSettings", {**sent, **attempt.target.params})
-
-    def _as_it_thinks(
+    def _fitted(
         self, attempt: Attempt, messages: list[ModelMessage], settings: ModelSettings | None
     ) -> tuple[list[ModelMessage], ModelSettings]:
-        """Return a history as a model takes it, without the thoughts that it would refuse.
+        """Return a request as a target takes it, without the thoughts that it would refuse.
 
         OpenAI's systems refuse what they have encrypted, or keep, for another account. Anthropic's
         model refuses to think in a turn whose tools another model has called: then it is not asked
         to. Where it does not think, it refuses the thoughts of that turn.
         """
-        model, sent = self.models[attempt.position], self._settings_for(attempt, settings)
+        model, target = self.models[attempt.position], attempt.target
+        sent = self._sent_to(target, settings)
+        if hasattr(getattr(model.provider, "client", None), "max_retries"):
+            sent = {"max_retries": 0, **(model.settings or {}), **sent}  # the SDK's own are off
+        asked = cast("ModelSettings", {**sent, **target.params})
         if Provider.named(model.system).per_account:
-            return [_for_account(one, model, attempt.target) for one in messages], sent
-        if model.system != _ANTHROPIC or "adaptive" in (mode := _thinking_mode(model, sent)):
-            return messages, sent
+            return [_for_account(one, model, target) for one in messages], asked
+        if model.system != _ANTHROPIC or "adaptive" in (mode := _thinking_mode(model, asked)):
+            return messages, asked
         if (
             can_think([_outline(one) for one in messages], made_by="openai")
             if mode
             else not any(_thinking_mode(one, one.settings or {}) for one in self.models)
         ):
-            return messages, sent
-        off: Any = {"anthropic_thinking": {"type": "disabled"}} if mode else {}
-        return [*map(_without_thoughts, messages)], cast("ModelSettings", {**sent, **off})
+            return messages, asked
+        if mode:
+            asked = cast("ModelSettings", {**asked, "anthropic_thinking": {"type": "disabled"}})
+        return [*map(_without_thoughts, messages)], asked
 
     def _sent_to(self, target: Target, settings: ModelSettings | None) -> dict[str, Any]:
         """Return those of a request's own settings that a target gets."""
-        at_home, sent = is_same_place(target, self.policy.targets[0]), dict(settings or {})
+        at_home, sent = self._is_at_home(target), dict(settings or {})
         return {one: sent[one] for one in sent if at_home or one not in _OF_THE_PRIMARY}
 
     def _unfit(
-        self,
-        messages: list[ModelMessage],
-        settings: ModelSettings | None,
-        parameters: ModelRequestParameters,
+        self, messages: list[ModelMessage], settings: ModelSettings | None
     ) -> dict[int, str] | None:
         """Say who cannot take a request, and why: what it names is kept, or leads, elsewhere."""
         reasons: dict[int, str] = {}
-        pinned = self._get_continuation_model(messages)
+        pinned, required = self._get_continuation_model(messages), self.policy.config.require
         kept: Mapping[str, Any] = settings or {}
         names = [name for name in _KEPT_ELSEWHERE if kept.get(name) not in {None, "auto"}]
-        targets = self.policy.targets
-        for position, model in enumerate(self.models):
-            if pinned is not None:
-                if model is not pinned:
-                    reasons[position] = "the response that goes on is another's"
-            elif names and not is_same_place(targets[position], targets[0]):
-                reasons[position] = f"{names[0]} is kept by the primary's provider"
-            elif position and parameters.native_tools:
-                try:
-                    model.prepare_request(settings, parameters)
-                except UserError as error:
-                    reasons[position] = str(error).partition("\n")[0]
-            target, required = targets[position], self.policy.config.require
+        for position, target in enumerate(self.policy.targets):
             route = required and route_in(self._sent_to(target, settings), target.model)
-            if route:
+            if pinned is not None and self.models[position] is not pinned:
+                reasons[position] = "the response that goes on is another's"
+            elif pinned is None and names and not self._is_at_home(target):
+                reasons[position] = f"{names[0]} is kept by the primary's provider"
+            elif route:
                 why = f"it lacks the label {min(required)!r} where {route} may lead elsewhere"
-                reasons.setdefault(position, why)
+                reasons[position] = why
         return reasons or None
+
+    def _is_at_home(self, target: Target) -> bool:
+        return place_of(target) == place_of(self.policy.targets[0])
 
 
 class _Candidate(OwnFallbackModel):
@@ -475,21 +443,18 @@ def _for_account(message: ModelMessage, model: Model, target: Target) -> ModelMe
     return cast("ModelMessage", replace(kept, provider_url=""))
 
 
-def _targets(candidates: Iterable[Candidate]) -> list[Target]:
-    """Describe candidates; a name that is taken gets a number."""
-    targets: list[Target] = []
-    for one in candidates:
-        given: Any = one.client if isinstance(one, Target) else one
-        if not isinstance(given, Model | str):
-            problem = f"got a {type(given).__name__}"
-            raise FallbackConfigError.about("candidates", problem, "pass models, or their names")
-        model = infer_model(given)
-        known = Target(model.model_name, model.system or None)
-        known = replace(known, name=distinct_name(known.name, [each.name for each in targets]))
-        target = replace(one if isinstance(one, Target) else known, client=model)
-        client = getattr(model.provider, "client", None)
-        targets.append(with_place(target, client, model.base_url, known.provider))
-    return targets
+def _target_of(candidate: Candidate, taken: list[str]) -> Target:
+    """Describe a candidate; a name that is taken gets a number."""
+    given: Any = candidate.client if isinstance(candidate, Target) else candidate
+    if not isinstance(given, Model | str):
+        problem = f"got a {type(given).__name__}"
+        raise FallbackConfigError.about("candidates", problem, "pass models, or their names")
+    model = infer_model(given)
+    known = Target(model.model_name, model.system or None)
+    named = replace(known, name=distinct_name(known.name, taken))
+    target = candidate if isinstance(candidate, Target) else named
+    client = getattr(model.provider, "client", None)
+    return with_place(replace(target, client=model), client, model.base_url, known.provider)
 
 
 def _failed_attempts(

@@ -5,7 +5,7 @@
 - ``can_think``: whether Anthropic would think on a history;
 - ``bound_to``: what of a request can go to no other provider at all;
 - ``route_in``: what of a request chooses another model or address than its target's;
-- ``with_place``, ``is_same_place``: a target's address and account, and who shares them;
+- ``with_place``, ``place_of``: a target's address and account, and a name for both;
 - ``distinct_name``: what a target is called where its name is taken;
 - ``Provider``: which settings, headers and markers a provider takes.
 
@@ -22,7 +22,7 @@ from honcho_fallback.providers._clients import (
 )
 from honcho_fallback.providers._history import can_think, portable
 from honcho_fallback.providers._provider import CallIds, Provider
-from honcho_fallback.providers._routes import bound_to, is_same_place, route_in
+from honcho_fallback.providers._routes import bound_to, place_of, route_in
 
 __all__ = [
     "CallIds",
@@ -30,8 +30,8 @@ __all__ = [
     "bound_to",
     "can_think",
     "distinct_name",
-    "is_same_place",
     "owner_of",
+    "place_of",
     "portable",
     "route_in",
     "with_key",

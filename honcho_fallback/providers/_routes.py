@@ -52,19 +52,16 @@ def bound_to(request: Mapping[str, Any]) -> str | None:
     return None if file is None else f"{file} names what its provider keeps"
 
 
-def is_same_place(one: Target, other: Target) -> bool:
-    """Tell whether two targets have one address and one account.
+def place_of(target: Target) -> str:
+    """Name the address and the account of a target.
 
-    Then what the one's server keeps is there for the other, and so are settings with its key.
+    What a server keeps for a target is there for others at its place, and so are settings with
+    its key; a target whose address is not known is a place of its own.
 
     Args:
-        one: A target.
-        other: Another, or the same; two whose addresses are not known are two places.
+        target: The target.
     """
-    if one is other:
-        return True
-    same_account = one.keys.get("credential") == other.keys.get("credential")
-    return one.endpoint is not None and one.endpoint == other.endpoint and same_account
+    return target.keys.get("credential") or target.endpoint or target.identity
 
 
 def route_in(settings: Mapping[Any, Any], model: str = "") -> str | None:

@@ -16,8 +16,8 @@ from google.genai.types import HttpOptions, HttpRetryOptions
 
 from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.providers import (
-    is_same_place,
     owner_of,
+    place_of,
     with_key,
     with_place,
     with_timeout,
@@ -172,10 +172,10 @@ def test_a_target_has_the_place_of_its_client(sdk: str) -> None:
 def test_a_place_is_an_address_and_an_account() -> None:
     """Two targets whose addresses nobody knows are two places, each its own."""
     here: dict[str, Any] = {"endpoint": "https://api.example", "credential": ApiKey("one")}
-    target = Target("m", **here)
-    assert is_same_place(target, Target("n", **here))
-    assert not is_same_place(target, Target("m", **here | {"credential": ApiKey("other")}))
-    assert not is_same_place(target, Target("m", **here | {"endpoint": "https://eu.example"}))
+    place = place_of(Target("m", **here))
+    assert place == place_of(Target("n", **here))
+    assert place != place_of(Target("m", **here | {"credential": ApiKey("other")}))
+    assert place != place_of(Target("m", **here | {"endpoint": "https://eu.example"}))
     nowhere = Target("m")
-    assert is_same_place(nowhere, nowhere)
-    assert not is_same_place(nowhere, Target("n"))
+    assert place_of(nowhere) == place_of(nowhere)
+    assert place_of(nowhere) != place_of(Target("n"))
