@@ -14,7 +14,6 @@ from honcho_fallback._classify import classify
 from honcho_fallback._classify._content import (
     THOUGHTS,
     carries,
-    content_of,
     is_thought,
     joined,
     repeats,
@@ -35,8 +34,8 @@ class Answer(NamedTuple):
     """Say what an answer holds; None where it does not say.
 
     Args:
-        content: A text where it is nothing but one, else the message, as the provider wrote it or
-            put together from a stream's chunks; a list of them where there are several.
+        content: A text where there are no tool calls, else a message with both; without what the
+            model thought, and of the first choice alone.
         usage: Token counts: ``input_tokens``, ``output_tokens``, ``total_tokens``, and of these
             ``cache_read_tokens``, ``cache_write_tokens`` and ``reasoning_tokens``.
         finish_reason: The provider's word, lower case.
@@ -127,15 +126,13 @@ def read_answer(answer: Any) -> Answer:
         return Answer()
     stream = cls is list or cls is tuple
     content = finish = model = None
-    if stream:
-        with suppress(Exception):
-            content = joined(answer)
+    with suppress(Exception):
+        content = joined(answer if stream else (answer,))
     for item in ends(answer) if stream else (answer,):
         with suppress(Exception):
             shape, part = opened(item)
             if shape is not None:
                 finish = _finish(item) or finish
-                content = content if stream else content_of(item)
             names = (find(part, path) for path in _MODELS)
             model = model or next((name for name in names if name and isinstance(name, str)), None)
     return Answer(content, usage_of(answer), finish or None, model, cost_of(answer))

@@ -1,4 +1,4 @@
-"""What an answer holds for whoever shows it: a text, or the message around it."""
+"""What an answer or a stream holds for whoever shows it: a text, or a message with its calls."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify._read import fields_of, find, first
-from honcho_fallback._classify._shapes import KIND, TABLES, TEXT, Shape, opened, shape_of
+from honcho_fallback._classify._shapes import KIND, TABLES, TEXT, Shape, opened
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-_TEXTS, _FRAME = frozenset(TABLES["texts"]), frozenset(TABLES["frame"])
-_SILENT, THOUGHTS = frozenset(TABLES["silent"]), frozenset(TABLES["thoughts"])
+_FRAME, _SILENT, THOUGHTS = (frozenset(TABLES[key]) for key in ("frame", "silent", "thoughts"))
 _INDEX, _NAME, _ARGUMENTS = (tuple(TABLES["call"][key]) for key in ("index", "name", "arguments"))
-_ASSISTANT = "assistant"
+_SPOKEN = (*TEXT, "refusal")
 
 
 def joined(chunks: Iterable[Any]) -> Any:
@@ -67,65 +66,6 @@ def characters(chunks: Iterable[Any]) -> int:
         return len(whole or "")
     arguments = [str(call["arguments"]) for call in whole["tool_calls"]]
     return len(whole["content"]) + sum(map(len, arguments))
-
-
-def content_of(item: Any) -> Any:
-    """Return the content of one answer, or None; a list where it has several messages."""
-    shape = shape_of(item)
-    if shape is None:
-        return None
-    for path in shape.inside:
-        messages = shape.parts_of(item, path)
-        if len(messages) == 1:
-            return content_of(messages[0])
-        if messages:  # among them what has no shape, a tool's message
-            pairs = zip(map(content_of, messages), messages, strict=True)
-            return [message if content is None else content for content, message in pairs]
-    contents = [_message(item, part, shape) for part in shape.parts_of(item)]
-    return contents[0] if len(contents) == 1 else contents or None
-
-
-def _message(item: Any, part: Any, shape: Shape) -> Any:
-    """Return a part's text where it is nothing but one, else the message around it."""
-    values = [value for path in shape.content if carries(value := find(part, path))]
-    beside = any(
-        carries(find(part, path)) for path in shape.refusal + shape.partial + shape.thinking
-    )
-    if not values and not beside:
-        return "" if first(part, shape.content) is not None else None
-    text = _text(values[0]) if len(values) == 1 and not beside else None
-    if text is not None:
-        return text
-    if not shape.message:
-        pieces = _Pieces()
-        pieces.add(item, shape)
-        return pieces.message()
-    message = first(part, shape.message)
-    return {"role": _ASSISTANT, "content": message} if isinstance(message, list) else message
-
-
-def _text(content: Any) -> str | None:
-    """Return content as a text, or None where it is more than that."""
-    if isinstance(content, str):
-        return content
-    texts: list[str] = []
-    for block in content if isinstance(content, list) else ():
-        text = block if isinstance(block, str) else _text_of(block)
-        if text is None:
-            return None
-        texts.append(text)
-    return "".join(texts) if texts else None
-
-
-def _text_of(block: Any) -> str | None:
-    kind = first(block, KIND)
-    if kind == "message":
-        return _text(find(block, "content"))
-    if kind == "reasoning" or (kind is None and find(block, "thought") is True):
-        return ""
-    text = first(block, TEXT)
-    known = isinstance(text, str) and (kind is None or kind in _TEXTS)
-    return text if known and sum(bool(value) for _, value in _written(block)) <= 1 else None
 
 
 def carries(value: Any, without: frozenset[str] = frozenset()) -> bool:
@@ -202,27 +142,30 @@ class _Pieces:
         self.last: Any = None  # where a piece that names no place belongs
 
     def add(self, part: Any, shape: Shape) -> None:
-        """Take what a chunk brings."""
+        """Take what a chunk or an answer brings."""
         at = shape.at_of(part)
         text = next(filter(None, (find(at, path) for path in shape.texts)), None)
-        for block in text if isinstance(text, list) else (text,):
-            if isinstance(block, str):
-                self.texts.append(block)
-            elif block:
-                self.add_block(block)
         calls = next(filter(None, (find(at, path) for path in shape.calls)), None)
+        for block in text if isinstance(text, list) else (text,):
+            self.add_block(block, may_call=not calls)
         if calls:
             index = first(part, _INDEX)
             for call in calls if isinstance(calls, list) else (calls,):
                 self.add_call(call, index)
 
-    def add_block(self, block: Any) -> None:
-        """Take a block of content: its text, or Gemini's call."""
-        text, call = first(block, TEXT), first(block, ("function_call", "functionCall"))
-        if isinstance(text, str) and not is_thought(block):
-            self.texts.append(text)
-        if call is not None:
-            self.add_call(call, None)
+    def add_block(self, block: Any, *, may_call: bool) -> None:
+        """Take a block of content: its text, or a call where these stand nowhere else."""
+        if not block or isinstance(block, str):
+            self.texts += filter(None, (block,))
+            return
+        text, inner = first(block, _SPOKEN), find(block, "content")
+        if isinstance(text, str):
+            self.texts += () if is_thought(block) else (text,)
+        elif isinstance(inner, list):
+            for one in inner:
+                self.add_block(one, may_call=may_call)
+        elif may_call:
+            self.add_call(first(block, ("function_call", "functionCall")) or block, None)
 
     def add_call(self, call: Any, index: Any) -> None:
         """Take a piece of a tool call."""
@@ -246,4 +189,4 @@ class _Pieces:
         text = "".join(self.texts)
         if not self.calls:
             return text
-        return {"role": _ASSISTANT, "content": text, "tool_calls": [*self.calls.values()]}
+        return {"role": "assistant", "content": text, "tool_calls": [*self.calls.values()]}

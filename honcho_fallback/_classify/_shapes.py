@@ -24,7 +24,6 @@ class Shape(NamedTuple):
     refusal: tuple[str, ...] = ()
     partial: tuple[str, ...] = ()
     thinking: tuple[str, ...] = ()
-    message: tuple[str, ...] = ()
     texts: tuple[str, ...] = ()
     calls: tuple[str, ...] = ()
     required: tuple[str, ...] = ()
@@ -36,13 +35,12 @@ class Shape(NamedTuple):
         """Return the part of an answer that holds what this shape names."""
         return find(item, self.at) if self.at else item
 
-    def parts_of(self, item: Any, path: str | None = None) -> list[Any]:
-        """Return all that stands beside what a path leads to: that part, or another one."""
-        path = self.at if path is None else path
-        if path.endswith(".0"):
-            values = find(item, path[:-2])
+    def parts_of(self, item: Any) -> list[Any]:
+        """Return all that stands beside the part that this shape names: all choices."""
+        if self.at.endswith(".0"):
+            values = find(item, self.at[:-2])
             return values if isinstance(values, list) else []
-        value = find(item, path)
+        value = self.at_of(item)
         return [] if value is None else [value]
 
 
