@@ -89,8 +89,8 @@ EXAMPLES = {
         "honcho-fallback simulate --list",
         "honcho-fallback simulate outage --policy resilient --policy honcho",
     ),
-    "doctor": ("honcho-fallback doctor --env-file .env",),
-    "dry-run": ("honcho-fallback dry-run --env-file .env --agent deriver --fail 429",),
+    "doctor": ("honcho-fallback doctor",),
+    "dry-run": ("honcho-fallback dry-run --agent deriver --fail 429",),
 }
 _CLI_TAIL = """
 ## Commands of your own

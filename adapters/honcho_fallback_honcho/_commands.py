@@ -1,4 +1,4 @@
-"""The commands ``doctor`` and ``dry-run``: their options, and how they end.
+"""The commands ``doctor`` and ``dry-run``: their options.
 
 ``honcho-fallback`` imports this module whatever is asked of it; what a command does is imported
 when it runs.
@@ -6,25 +6,19 @@ when it runs.
 
 from __future__ import annotations
 
-import logging
-from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
-from rich.console import Console
-
-from honcho_fallback import FallbackConfigError
-
-if TYPE_CHECKING:
-    from collections.abc import Generator
 
 _EnvFile = Annotated[
-    Path | None, typer.Option(help="A .env file; wins over the environment, as in Honcho.")
+    Path | None,
+    typer.Option(help="Wins over the environment, as in Honcho; default: .env, if it is here."),
 ]
-_Toml = Annotated[Path | None, typer.Option(help="Honcho's config.toml.")]
-# A user typed an option; the settings' reader names its own argument.
-_OPTION_OF = {"env_file": "--env-file", "toml": "--toml"}
+_Toml = Annotated[
+    Path | None,
+    typer.Option(help="Honcho's config.toml; default: the one here, if there is one."),
+]
 
 
 def doctor(env_file: _EnvFile = None, toml: _Toml = None) -> None:
@@ -32,10 +26,10 @@ def doctor(env_file: _EnvFile = None, toml: _Toml = None) -> None:
 
     No key is shown. Exit status 1 where Honcho sends data elsewhere, or something could not work.
     """
-    with _clear_endings():
-        from honcho_fallback_honcho._doctor import examine  # noqa: PLC0415 # see above
+    from honcho_fallback_honcho._doctor import examine  # noqa: PLC0415 # see above
 
-        works = examine(Console(), env_file, toml)
+    lines, works = examine(env_file, toml)
+    typer.echo("\n".join(lines))
     raise typer.Exit(0 if works else 1)
 
 
@@ -55,27 +49,6 @@ def dry_run(
     toml: _Toml = None,
 ) -> None:
     """Say who would be asked, in which order and after which waits; nobody is."""
-    with _clear_endings():
-        from honcho_fallback_honcho import _doctor  # noqa: PLC0415 # see above
-        from honcho_fallback_honcho._dry_run import rehearse, show  # noqa: PLC0415 # see above
+    from honcho_fallback_honcho._doctor import rehearse  # noqa: PLC0415 # see above
 
-        reading, console = _doctor.read_for_honcho(env_file, toml), Console()
-        record, end = rehearse(reading, agent, fail or [], preset)
-        _doctor.print_lines(console, _doctor.files_read(env_file, toml))
-        _doctor.print_lines(console, _doctor.lines_of_notices(reading, agent))
-        show(record, end, console)
-
-
-@contextmanager
-def _clear_endings() -> Generator[None]:
-    """End with one line for a mistake, and let no log line come between the lines shown."""
-    logger, handler = logging.getLogger("honcho_fallback"), logging.NullHandler()
-    logger.addHandler(handler)
-    try:
-        yield
-    except (FallbackConfigError, ImportError) as error:
-        field, colon, rest = str(error).partition(":")
-        typer.echo(f"honcho-fallback: {_OPTION_OF.get(field, field)}{colon}{rest}", err=True)
-        raise typer.Exit(2) from None
-    finally:
-        logger.removeHandler(handler)
+    typer.echo("\n".join(rehearse(agent, fail or [], preset, env_file, toml)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from honcho_fallback_honcho._slots import SLOTS
 
@@ -21,9 +21,6 @@ _FAMILIES = {
 }
 
 
-Effect = Literal["elsewhere", "fails", "hint"]
-
-
 class Notice(NamedTuple):
     """Say what is wrong, where, and what to do.
 
@@ -32,14 +29,14 @@ class Notice(NamedTuple):
         problem: What is wrong.
         fix: What to do.
         agents: The agents that it concerns; none where it is nobody's in particular.
-        effect: What comes of it: Honcho sends data elsewhere, something fails, or nothing.
+        elsewhere: Whether Honcho then sends data elsewhere than the settings say.
     """
 
     name: str
     problem: str
     fix: str
     agents: tuple[str, ...] = ()
-    effect: Effect = "fails"
+    elsewhere: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.problem}; {self.fix}"

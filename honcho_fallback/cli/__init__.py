@@ -7,24 +7,12 @@ an entry point is the command's, its object a function with typer's annotations.
 from __future__ import annotations
 
 import sys
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 _NEEDED = frozenset({"rich", "typer"})
 
 
 def main() -> None:
     """Run the command line; with its extra missing, say so and exit with status 2."""
-    try:
-        _app()(prog_name="honcho-fallback")
-    except KeyboardInterrupt:
-        # While things are still being imported; later the commands see to it.
-        sys.exit(130)
-
-
-def _app() -> Callable[..., object]:
     try:
         from honcho_fallback.cli._app import app  # noqa: PLC0415 # the guard is the point
     except ModuleNotFoundError as missing:
@@ -35,4 +23,4 @@ def _app() -> Callable[..., object]:
             "pip install 'honcho-fallback[cli]', in a checkout pip install '.[cli]'\n"
         )
         sys.exit(2)
-    return app
+    app(prog_name="honcho-fallback")

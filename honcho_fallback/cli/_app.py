@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import sys
+from contextlib import contextmanager
 from importlib.metadata import entry_points
 from importlib.metadata import version as installed_version
-from typing import TYPE_CHECKING, Annotated, NoReturn
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -16,6 +17,8 @@ from honcho_fallback.cli import _explain
 from honcho_fallback.records import read_records
 
 if TYPE_CHECKING:
+    from collections.abc import Generator
+
     from honcho_fallback import CallRecord
     from honcho_fallback.records import RecordError
 
@@ -26,6 +29,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
+
+
+@contextmanager
+def _plain_errors() -> Generator[None]:
+    """End with one line and status 2 for a mistake of the user, or a missing extra."""
+    try:
+        yield
+    except (FallbackConfigError, ImportError) as error:
+        typer.echo(f"honcho-fallback: {error}", err=True)
+        raise typer.Exit(2) from None
 
 
 def _show_version(requested: bool) -> None:  # noqa: FBT001 # how typer calls it
@@ -48,6 +61,7 @@ def options(
 
 
 @app.command()
+@_plain_errors()
 def explain(  # one per option
     status: Annotated[int | None, typer.Option(min=100, max=599, help="HTTP status.")] = None,
     body: Annotated[
@@ -65,11 +79,8 @@ def explain(  # one per option
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON for machines.")] = False,
 ) -> None:
     """Say what a provider's error means and what the default policy would do about it."""
-    try:
-        config = FallbackConfig(rules=rules)
-        response = _explain.read_response(status, body, header or [])
-    except FallbackConfigError as error:
-        _refuse(error)
+    config = FallbackConfig(rules=rules)
+    response = _explain.read_response(status, body, header or [])
     explanation = _explain.explain(response, config)
     if as_json:
         typer.echo(_explain.to_json(explanation))
@@ -85,13 +96,14 @@ def _read(source: str) -> tuple[list[CallRecord], bool]:
         lines = sys.stdin.buffer if source == "-" else source
         records = list(read_records(lines, broken=broken.append))
     except OSError as error:
-        _refuse(FallbackConfigError.about(name, str(error.strerror), "check the path"))
+        raise FallbackConfigError.about(name, str(error.strerror), "check the path") from None
     for line in broken:
         typer.echo(f"honcho-fallback: {name}: {line}", err=True)
     return records, not broken
 
 
 @app.command()
+@_plain_errors()
 def show(  # noqa: PLR0913 # one per option
     source: Annotated[
         str,
@@ -142,10 +154,11 @@ def show(  # noqa: PLR0913 # one per option
 
 
 @app.command()
+@_plain_errors()
 def simulate(  # noqa: PLR0913 # one per option
     scenario: Annotated[
         str | None,
-        typer.Argument(help="A shipped scenario, a TOML file, or saved records."),
+        typer.Argument(help="A shipped scenario, a TOML file, or saved records (.jsonl)."),
     ] = None,
     policy: Annotated[
         list[str] | None,
@@ -164,23 +177,13 @@ def simulate(  # noqa: PLR0913 # one per option
         _simulate.show_shipped()
         return
     if scenario is None:
-        _refuse(ValueError("name a scenario, such as outage; --list shows those shipped"))
-    try:
-        comparison = _simulate.play(scenario, policy or (), seed, calls)
-    except FallbackConfigError as error:
-        _refuse(error)
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
+        raise FallbackConfigError("name a scenario, such as outage; --list shows those shipped")
+    comparison = _simulate.play(scenario, policy or (), seed, calls)
     if as_json:
         typer.echo(json.dumps(comparison.to_dict(), indent=2, ensure_ascii=False))
     else:
         typer.echo(comparison)
 
 
-def _refuse(error: Exception) -> NoReturn:
-    typer.echo(f"honcho-fallback: {error}", err=True)
-    raise typer.Exit(2)
-
-
 for _command in entry_points(group="honcho_fallback.commands"):
-    app.command(_command.name)(_command.load())
+    app.command(_command.name)(_plain_errors()(_command.load()))

@@ -8,20 +8,18 @@ from datetime import UTC, datetime
 from itertools import groupby, pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from rich.cells import cell_len, set_cell_size
 from rich.text import Text
 
 from honcho_fallback.redaction import plain
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
     from rich.console import Console
 
     from honcho_fallback import AttemptRecord, CallRecord
 
 _FAILED = frozenset({"exhausted", "rejected", "interrupted"})  # the others the caller ended
-_WIDEST = 20  # cells of an agent's name
 
 
 class Call(NamedTuple):
@@ -103,16 +101,12 @@ def _print(console: Console, line: str, style: str = "") -> None:
 
 def _lines(calls: Sequence[Call]) -> Iterator[tuple[str, str]]:
     """Yield a line for each call, with its style."""
-    names = _short_names(calls)
-    agents = [cell_len(call.record.agent) for call in calls]
-    width = min(_WIDEST, max(agents, default=0))
-    last = max((len(str(call.number)) for call in calls), default=1)
+    last = max(len(str(call.number)) for call in calls)
     for call in calls:
         record = call.record
-        agent = set_cell_size(record.agent, width)
         line = f"{call.number:>{last}} {call.began} {record.seconds:>7.2f} s {record.outcome:<11}"
         style = "red" if record.outcome in _FAILED else "yellow" if call.switches else ""
-        yield f"{line} {agent} {_path(record, names)}", style
+        yield f"{line} {record.agent} {_path(record)}", style
 
 
 def _figures(calls: Sequence[Call]) -> dict[str, Any]:
@@ -140,18 +134,11 @@ def _counts(names: Iterable[str | None]) -> dict[str, int]:
     return dict(Counter(str(name) for name in names if name is not None).most_common())
 
 
-def _short_names(calls: Iterable[Call]) -> Mapping[str, str]:
-    """Leave out the provider where the rest of a target's name is clear without it."""
-    names = {attempt.target for call in calls for attempt in call.record.attempts}
-    ends = Counter(name.rpartition("/")[2] for name in names)
-    return {name: end if ends[end := name.rpartition("/")[2]] == 1 else name for name in names}
-
-
-def _path(record: CallRecord, names: Mapping[str, str]) -> str:
+def _path(record: CallRecord) -> str:
     """Say who was asked in turn, and what each failed with."""
     steps: list[str] = []
     for target, attempts in groupby(record.attempts, key=lambda attempt: attempt.target):
         kinds = Counter(attempt.kind for attempt in attempts if attempt.kind).items()
         words = [f"{count}x {kind}" if count > 1 else kind for kind, count in kinds]
-        steps.append(" ".join([names[target], ", ".join(words)]).strip())
+        steps.append(" ".join([target, ", ".join(words)]).strip())
     return " -> ".join(steps)

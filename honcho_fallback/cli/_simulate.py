@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -25,8 +24,8 @@ def play(source: str, policies: Sequence[str], seed: int, calls: int | None) -> 
     Raises:
         FallbackConfigError: A file is wrong, or two policies share a name.
     """
-    is_record = _has_records(source)
-    scenario = replay(source, name=Path(source).stem) if is_record else load_scenario(source)
+    stem, suffix, _ = Path(source).name.partition(".jsonl")  # rotated files have more
+    scenario = replay(source, name=stem) if suffix else load_scenario(source)
     loaded = [load_policy(policy) for policy in policies]
     names = [name for name, _ in loaded]
     for path, name in zip(policies, names, strict=True):
@@ -34,14 +33,6 @@ def play(source: str, policies: Sequence[str], seed: int, calls: int | None) -> 
             fix = "give one of them another name"
             raise FallbackConfigError.about(f"{path}: name", f"{name!r} is there twice", fix)
     return compare(scenario, dict(loaded) or None, seed=seed, calls=calls)
-
-
-def _has_records(source: str) -> bool:
-    """Tell whether a file has saved records: by its name, or as it begins as no TOML does."""
-    with suppress(OSError), Path(source).open("rb") as file:
-        if file.read(1) == b"{":
-            return True
-    return source.endswith((".jsonl", ".ndjson"))
 
 
 def show_shipped() -> None:

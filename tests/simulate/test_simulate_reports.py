@@ -370,9 +370,9 @@ def test_seed_and_calls(mine: Path) -> None:
     assert figures(mine, "--policy", "default", "--calls", 40)["default"]["calls"] == 40
 
 
-@pytest.mark.parametrize("name", ["tuesday.jsonl", "tuesday"])
+@pytest.mark.parametrize("name", ["tuesday.jsonl", "tuesday.jsonl.1"])
 def test_saved_records_are_played_again(tmp_path: Path, name: str) -> None:
-    """A file of JSON lines is a scenario, whatever it is called."""
+    """A file of JSON lines is a scenario, rotated or not."""
     records = simulate(incident(failing(starts=5)), FallbackConfig()).records
     path = tmp_path / name
     path.write_text("\n".join(json.dumps(record.to_dict()) for record in records))
