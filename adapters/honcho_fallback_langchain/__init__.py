@@ -12,7 +12,7 @@ if find_spec("langchain_core") is None:
     )
 
 from honcho_fallback_langchain._chat_model import FallbackChatModel
-from honcho_fallback_langchain._options import ChatModelOptions, FallbackOptions, RunnableOptions
+from honcho_fallback_langchain._options import ChatModelOptions, FallbackOptions
 from honcho_fallback_langchain._runnable import FallbackRunnable
 from honcho_fallback_langchain._sdk import without_sdk_retries
 
@@ -26,7 +26,6 @@ __all__ = [
     "FallbackMiddleware",
     "FallbackOptions",
     "FallbackRunnable",
-    "RunnableOptions",
     "ToolLoopGuardMiddleware",
     "without_sdk_retries",
 ]

@@ -9,13 +9,12 @@ one attempt's timeout for all of them, and no fallback before the slowest of the
 from __future__ import annotations
 
 from contextlib import aclosing, closing
-from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSerializable
-from langchain_core.runnables.utils import Input, Output, get_unique_config_specs
+from langchain_core.runnables.utils import Input, Output
 from pydantic import ConfigDict, Field, InstanceOf
 
 from honcho_fallback.redaction import label
@@ -28,14 +27,10 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
     from langchain_core.runnables import RunnableConfig
-    from langchain_core.runnables.utils import ConfigurableFieldSpec
 
     from honcho_fallback import FallbackPolicy, Turn
 
 Chunk_co = TypeVar("Chunk_co", covariant=True)
-
-# Cached properties: ours, and the one that LangChain keeps for tracing.
-_CACHED = frozenset({"_serialized", "chain"})
 
 
 class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, Chunk_co]):
@@ -150,8 +145,7 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
 
         Args:
             **options: Those of FallbackConfig, and ``agent``, ``credentials``,
-                ``exceptions_to_handle`` (classes that a provider raises, where nothing else
-                explains them), ``fallback_config``, ``observers``, ``partial``, ``sdk_retries``.
+                ``fallback_config``, ``observers``, ``partial``, ``sdk_retries``.
 
         Raises:
             FallbackConfigError: One is unknown, of the wrong type or out of range.
@@ -168,25 +162,9 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         """
         return self.policy.turn()
 
-    @property
-    def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """Return what can be configured per call in any candidate."""
-        return get_unique_config_specs(
-            spec for candidate in self.candidates for spec in candidate.config_specs
-        )
-
     def __repr_args__(self) -> Any:
         # What candidates print of themselves may hold headers and logins.
         return [("candidates", [label(target.name) for target in self.chain.targets])]
-
-    def __getstate__(self) -> dict[Any, Any]:
-        state: Any = super().__getstate__()
-        fields = {name: value for name, value in state["__dict__"].items() if name not in _CACHED}
-        return {**state, "__dict__": fields}
-
-    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
-        copied = [deepcopy(candidate, memo) for candidate in self.candidates]
-        return self._derived(copied, self.options)
 
     def _clients(self) -> list[Runnable[Any, Any]]:
         """Return the candidates as the policy calls them, without the retries of their SDKs."""

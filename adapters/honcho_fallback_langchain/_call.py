@@ -38,7 +38,6 @@ from honcho_fallback_langchain._callbacks import (
     shows_tokens_itself,
 )
 from honcho_fallback_langchain._candidates import parameters_of, streams
-from honcho_fallback_langchain._labels import labels_of
 from honcho_fallback_langchain._message_history import as_it_thinks, for_provider
 from honcho_fallback_langchain._metadata import (
     attempt_metadata,
@@ -164,7 +163,7 @@ class Call(ABC):
         metadata = metadata_of(config, named)
         self.wants_content = policy.wants_content
         self.required = policy.config.require
-        unfit = self.unlabelled(config) if self.required else None
+        unfit = self.rerouted() if self.required else None
         configurable = config.get("configurable") or {}
         session = next(filter(None, map(configurable.get, _SESSIONS)), None)
         session = session if session is None else str(session)
@@ -174,15 +173,12 @@ class Call(ABC):
             self.run.report(input=call_input)
         return self.run
 
-    def unlabelled(self, config: RunnableConfig) -> dict[int, str] | None:
-        """Say who has not the labels that are required where it is asked under this config."""
-        required, reasons = self.required, dict[int, str]()
+    def rerouted(self) -> dict[int, str] | None:
+        """Say who has no label in this call, because its own settings choose whom it asks."""
+        lacks, reasons = f"it lacks the label {min(self.required)!r}", dict[int, str]()
         for position, target in enumerate(self.chain.targets):
-            route = route_in(self.settings_for(position), target.model)
-            labels = frozenset() if route else labels_of(target.client, config) or frozenset()
-            if not required <= labels:
-                why = f" where {route} may lead elsewhere" if route else ""
-                reasons[position] = f"it lacks the label {min(required - labels)!r}{why}"
+            if route := route_in(self.settings_for(position), target.model):
+                reasons[position] = f"{lacks} where {route} may lead elsewhere"
         return reasons or None
 
     def settings_for(self, position: int) -> dict[str, Any]:

@@ -12,9 +12,9 @@ from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResu
 from pydantic import Field
 
 from honcho_fallback_langchain._base import FallbackBase, FallbackBinding
-from honcho_fallback_langchain._candidates import chat_model_of, check_candidates, each, rebound
+from honcho_fallback_langchain._candidates import chat_model_of, check_candidates, each
 from honcho_fallback_langchain._message_history import tools_for
-from honcho_fallback_langchain._options import ChatModelOptions, Options
+from honcho_fallback_langchain._options import ChatModelOptions, FallbackOptions, Options
 from honcho_fallback_langchain._runnable import FallbackRunnable
 
 if TYPE_CHECKING:
@@ -26,13 +26,9 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
 
-# A candidate's business: what the wrapper is given of these goes to every candidate. A cache of
-# the wrapper's own would keep a fallback's answer under the primary's key.
-_PASSED_ON = frozenset(
-    {"cache", "custom_get_token_ids", "disable_streaming", "output_version", "rate_limiter"}
-)
 # By them create_agent decides whether a model takes a schema.
 _NAMES = frozenset({"model", "model_id", "model_name"})
+_FIELDS = ChatModelOptions.__annotations__.keys() - FallbackOptions.__annotations__.keys()
 _BOUND_TOOLS = frozenset({"tool_choice", "tools"})
 _UNHEARD: RunnableConfig = {"callbacks": []}
 _VERSION = version("honcho-fallback")
@@ -54,31 +50,24 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         *candidates: The primary first: chat models, what was bound to one, or names for
             ``init_chat_model``.
         **options: As for ``.with_fallback_config``, and the fields of a chat model (``name``,
-            ``tags``, ``metadata``, ``callbacks``, ``verbose``; ``cache``, ``rate_limiter``,
-            ``disable_streaming``, ``output_version`` go to every candidate).
+            ``tags``, ``metadata``, ``callbacks``, ``profile``, ``verbose``); others are a
+            candidate's, which is given them itself.
 
     Raises:
         FallbackConfigError: There is no candidate, one is no chat model, or an option is wrong.
     """
 
+    # One of its own would keep a fallback's answer under the primary's key.
     cache: Any = Field(default=False, exclude=True)
 
     def __init__(
         self, *candidates: Runnable[Any, Any] | str, **options: Unpack[ChatModelOptions]
     ) -> None:
-        fields = type(self).model_fields.keys() - {"candidates"}
         given: dict[str, Any] = {**options}
+        fields = {name: given.pop(name) for name in _FIELDS & given.keys()}
+        updated_options = given.pop("options", Options()).updated(given)
         listed = check_candidates(candidates, chat_models=True)
-        candidate_fields = {name: given.pop(name) for name in _PASSED_ON & given.keys()}
-        own = {name: given.pop(name) for name in fields & given.keys()}
-        if candidate_fields:
-            listed = [
-                rebound(one, lambda model: model.model_copy(update=candidate_fields))
-                for one in listed
-            ]
-        updated_options = own.pop("options", Options()).updated(given)
-        own |= {"candidates": listed, "options": updated_options}
-        super().__init__(**own)
+        super().__init__(candidates=listed, options=updated_options, **fields)
         self._add_version("honcho-fallback", _VERSION)
         _ = self.policy  # what is wrong with the options is said here and now
 
@@ -150,8 +139,17 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         return self._primary._get_ls_params(stop=stop, **kwargs)  # noqa: SLF001 # its own base
 
     def _resolve_model_profile(self) -> ModelProfile | None:
+        """Promise what all candidates can do: the smallest of each size, an ability of all."""
         models = [cast("BaseChatModel", chat_model_of(one)) for one in self.candidates]
-        return joined_profile([model.profile for model in models])
+        profiles: list[Any] = [model.profile or {} for model in models]
+        shared = set(profiles[0]).intersection(*profiles[1:])
+        values = {name: [profile[name] for profile in profiles] for name in shared}
+        joined: Any = {
+            name: min(some)
+            for name, some in values.items()
+            if all(isinstance(value, int) for value in some)  # so a bool is
+        }
+        return joined or None
 
     def get_token_ids(self, text: str) -> list[int]:
         return self._primary.get_token_ids(text)
@@ -222,24 +220,3 @@ def _as_chunk(message: AIMessage) -> AIMessageChunk:
     if isinstance(message, AIMessageChunk):
         return message  # a candidate that does not stream gives a whole message
     return AIMessageChunk(**message.model_dump(exclude={"type"}), chunk_position="last")
-
-
-def joined_profile(profiles: Sequence[ModelProfile | None]) -> ModelProfile | None:
-    """Join profiles conservatively: all for an ability, the smallest for a size.
-
-    What one of them does not tell is not promised, and what they disagree on is left out.
-    """
-    if None in profiles:
-        return None
-    entries = cast("Sequence[dict[str, Any]]", profiles)
-    shared = set(entries[0]).intersection(*entries[1:])
-    joined = {name: _join([profile[name] for profile in entries]) for name in sorted(shared)}
-    return cast("ModelProfile", {name: one for name, one in joined.items() if one is not None})
-
-
-def _join(values: list[Any]) -> Any:
-    if all(type(value) is bool for value in values):
-        return all(values)
-    if all(type(value) in {int, float} for value in values):
-        return min(values)
-    return values[0] if all(value == values[0] for value in values) else None

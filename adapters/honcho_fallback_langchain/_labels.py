@@ -10,7 +10,6 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.output_parsers import BaseLLMOutputParser
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import (
-    ConfigurableField,
     Runnable,
     RunnableAssign,
     RunnableGenerator,
@@ -22,12 +21,7 @@ from langchain_core.runnables import (
     RunnableWithFallbacks,
 )
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.config import merge_configs
-from langchain_core.runnables.configurable import (
-    DynamicRunnable,
-    RunnableConfigurableAlternatives,
-    RunnableConfigurableFields,
-)
+from langchain_core.runnables.configurable import DynamicRunnable
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback.providers import route_in
@@ -50,69 +44,31 @@ _STEPS = (
     RunnablePassthrough,
     RunnablePick,
 )
-# Fields that say how a model answers, and not who does.
-_TUNING = frozenset(
-    {"max_tokens", "n", "reasoning_effort", "seed", "stop", "streaming", "temperature", "top_p"}
-)
 
 
-def labels_of(
-    part: Any, config: RunnableConfig | None = None, outer: frozenset[str] = _NONE
-) -> frozenset[str] | None:
+def labels_of(part: Any, outer: frozenset[str] = _NONE) -> frozenset[str] | None:
     """Return the labels that everybody has whom a part of a candidate asks; None: it asks nobody.
 
-    A tag around a part is said of all in it. Whom a config picks has its own tags alone, and whom
-    nobody can see before a call, such as what a function asks, only those around it.
+    A tag around a part is said of all in it. Whom nobody can see before a call, such as what a
+    function asks, has only those around it; what a config may change has none.
 
     Args:
         part: A candidate, or a part of one.
-        config: The call's.
         outer: The tags around it.
     """
-    if isinstance(part, RunnableBindingBase | DynamicRunnable):
-        config = merge_configs(part.config or {}, config or {})
-        outer = outer.union((part.config or {}).get("tags") or ())
     if isinstance(part, RunnableBindingBase):
-        config = merge_configs(
-            config or {}, *(make(config or {}) for make in part.config_factories)
-        )
+        outer = outer.union((part.config or {}).get("tags") or ())
         # What was tagged before and what after it was bound cannot be told apart.
-        return _NONE if route_in(part.kwargs) else labels_of(part.bound, config, outer)
+        return _NONE if route_in(part.kwargs) else labels_of(part.bound, outer)
     if isinstance(part, DynamicRunnable):
-        return _labels_picked(part, merge_configs(config or {}), outer)
+        return _NONE
     if isinstance(part, BaseLanguageModel):
         return outer.union(part.tags or ())
     steps = _steps_of(part)
     if steps is None:
         return None if _asks_nobody(part) else outer
-    labels = [one for step in steps if (one := labels_of(step, config, outer)) is not None]
+    labels = [one for step in steps if (one := labels_of(step, outer)) is not None]
     return frozenset[str].intersection(*labels) if labels else None
-
-
-def _labels_picked(
-    part: DynamicRunnable[Any, Any], config: RunnableConfig, outer: frozenset[str]
-) -> frozenset[str] | None:
-    """Return the labels of whom a config picks, which is the default where it picks nobody."""
-    configurable, default = config.get("configurable") or {}, part.default
-    if isinstance(part, RunnableConfigurableFields):
-        picked = {
-            name
-            for name, spec in part.fields.items()
-            if not isinstance(spec, ConfigurableField)
-            or (spec.id in configurable and configurable[spec.id] != getattr(default, name, None))
-        }
-        return labels_of(default, config, outer) if picked <= _TUNING else _NONE
-    if not isinstance(part, RunnableConfigurableAlternatives):
-        return _NONE
-    which = configurable.get(part.which.id, part.default_key)
-    if part.prefix_keys:
-        prefix = f"{part.which.id}=={which}/"
-        own = {key.removeprefix(prefix): value for key, value in configurable.items()}
-        config = {**config, "configurable": own}
-    if which == part.default_key:
-        return labels_of(default, config, outer)
-    alternative = part.alternatives.get(which)
-    return labels_of(alternative, config) if isinstance(alternative, Runnable) else _NONE
 
 
 def _steps_of(part: object) -> Iterable[Any] | None:

@@ -15,12 +15,10 @@ from honcho_fallback import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Mapping
+    from collections.abc import Iterable, Mapping
 
-    from langchain_core.caches import BaseCache
     from langchain_core.callbacks import Callbacks
     from langchain_core.language_models import ModelProfile
-    from langchain_core.rate_limiters import BaseRateLimiter
 
 Partial = Literal["final", "replace"]
 SdkRetries = Literal["off", "keep"]
@@ -33,7 +31,6 @@ class FallbackOptions(ConfigOptions, total=False):
 
     agent: str
     credentials: Iterable[Credential | None]
-    exceptions_to_handle: tuple[type[Exception], ...]
     fallback_config: FallbackConfig
     observers: Iterable[FallbackObserver]
     partial: Partial
@@ -41,41 +38,17 @@ class FallbackOptions(ConfigOptions, total=False):
 
 
 class ChatModelOptions(FallbackOptions, total=False):
-    """Name everything that a FallbackChatModel takes: its options and a chat model's fields."""
+    """Name everything that a FallbackChatModel takes: its options and fields of a chat model."""
 
-    cache: BaseCache | bool | None
     callbacks: Callbacks
-    custom_get_token_ids: Callable[[str], list[int]] | None
-    disable_streaming: bool | Literal["tool_calling"]
     metadata: dict[str, Any] | None
     name: str | None
-    output_version: str | None
     profile: ModelProfile | None
-    rate_limiter: BaseRateLimiter | None
     tags: list[str] | None
     verbose: bool
 
 
-class RunnableOptions(FallbackOptions, total=False):
-    """Name everything that a FallbackRunnable takes."""
-
-    name: str | None
-
-
 _BESIDE = FallbackOptions.__annotations__.keys() - ConfigOptions.__annotations__.keys()
-
-
-_HANDLED = "named in exceptions_to_handle"
-
-
-def _handling(classes: object) -> list[dict[str, Any]]:
-    """Return the rule under which an error of some classes that says no more is a provider's."""
-    listed = [*classes] if isinstance(classes, tuple | list) else [classes]
-    if not all(isinstance(one, type) and issubclass(one, BaseException) for one in listed):
-        fix = "pass exception classes, such as (MyClientError,)"
-        raise FallbackConfigError.about("exceptions_to_handle", "got something else", fix)
-    rule: dict[str, Any] = {"error": listed, "kind": "server_error", "default": True}
-    return [rule | {"source": _HANDLED}] if listed else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,15 +90,8 @@ class Options:
             known = [*ConfigOptions.__annotations__, *sorted(_BESIDE)]
             raise FallbackConfigError.unknown(name, known)
         config = beside.pop("fallback_config", self.config)
-        handled = beside.pop("exceptions_to_handle", None)
         if not isinstance(config, FallbackConfig):
             problem = f"got a {type(config).__name__}"
             raise FallbackConfigError.about("fallback_config", problem, "pass a FallbackConfig")
-        # LangChain's name for what a provider raises: it stands until it is given anew.
-        named: list[Any] = [one for one in config.rules if one.source == _HANDLED]
-        named = named if handled is None else _handling(handled)
         config = config.replace(**policy) if policy else config
-        if handled is not None or "rules" in policy:
-            own = [one for one in config.rules if one.source != _HANDLED]
-            config = config.replace(rules=[*own, *named])
         return replace(self, config=config, **beside)

@@ -10,7 +10,7 @@ from langchain_core.runnables.utils import Input, Output
 from honcho_fallback_langchain._base import FallbackBase
 from honcho_fallback_langchain._candidates import check_candidates
 from honcho_fallback_langchain._chain import Chain
-from honcho_fallback_langchain._options import Options, RunnableOptions
+from honcho_fallback_langchain._options import FallbackOptions, Options
 
 if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
@@ -23,21 +23,24 @@ class FallbackRunnable(FallbackBase[Input, Output, Output]):
 
     Args:
         *candidates: The primary first; all take the same input.
-        **options: As for ``.with_fallback_config``, and ``name``.
+        name: Of its runs.
+        **options: As for ``.with_fallback_config``.
 
     Raises:
         FallbackConfigError: There is no candidate, one is no Runnable, or an option is wrong.
     """
 
     def __init__(
-        self, *candidates: Runnable[Input, Output], **options: Unpack[RunnableOptions]
+        self,
+        *candidates: Runnable[Input, Output],
+        name: str | None = None,
+        **options: Unpack[FallbackOptions],
     ) -> None:
-        given: dict[str, Any] = {**options}
-        listed = check_candidates(candidates, chat_models=False)
-        own: dict[str, Any] = {"name": given.pop("name")} if "name" in given else {}
+        given: Any = {**options}
         updated_options = given.pop("options", Options()).updated(given)
-        own |= {"candidates": listed, "options": updated_options}
-        super().__init__(**own)
+        listed: Any = check_candidates(candidates, chat_models=False)
+        fields: Any = {"candidates": listed, "options": updated_options, "name": name}
+        super().__init__(**fields)
         _ = self.policy  # what is wrong with the options is said here and now
 
     @classmethod

@@ -164,7 +164,8 @@ def test_a_model_configured_per_call_that_cannot_be_changed_is_told() -> None:
     """Retries around one that is chosen per call: bind first, then make it configurable."""
     chosen = alive().configurable_alternatives(ConfigurableField(id="which"), other=alive("b"))
     model = FallbackChatModel(chosen, alive())
-    assert model.bind_tools([Joke]).invoke("hi").text == "from backup"
+    with pytest.raises(FallbackConfigError, match="bind first"):
+        model.bind_tools([Joke])
     assert model.with_retry(stop_after_attempt=1).invoke("hi").text == "from backup"
 
 

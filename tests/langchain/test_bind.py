@@ -247,7 +247,7 @@ HEAT: Any = {"temperature": ConfigurableField(id="heat")}
 
 
 def test_a_candidates_fields_can_be_configured_per_call() -> None:
-    """Also with tools bound to it; and the chain says what can be configured."""
+    """By the call's config, or by one that is bound; tools are bound before."""
     heats: list[Any] = []
 
     class Feels(type(alive())):  # type: ignore[misc] # a fake that notes its own field
@@ -257,22 +257,15 @@ def test_a_candidates_fields_can_be_configured_per_call() -> None:
 
     first = Feels(model="primary", script=[[StatusError(503)]])
     candidates = [first, Feels(model="backup", script=[["from backup"]])]
-    model: Any = FallbackChatModel(*(one.configurable_fields(**HEAT) for one in candidates))
-    made = model.bind_tools([look_up])
+    made: Any = FallbackChatModel(*(one.configurable_fields(**HEAT) for one in candidates))
 
     config = {"configurable": {"heat": 0.7}}
     assert made.invoke("hi", config).text == "from backup"
     assert made.with_config(configurable={"heat": 0.2}).invoke("hi").text == "from backup"
     assert made.invoke("hi").text == "from backup"
     assert heats == [0.7, 0.7, 0.2, 0.2, None, None]
-    assert "heat" in {spec.id for spec in made.config_specs}
-
-
-def test_structured_output_over_a_configurable_candidate_stays_configurable() -> None:
-    """What parses the answer stands behind the model that a config names per call."""
-    model = FallbackChatModel(gpt().configurable_fields(**HEAT), claude())
-    structured = model.with_structured_output(Joke)
-    assert "heat" in {spec.id for spec in structured.config_specs}
+    with pytest.raises(FallbackConfigError, match="bind first"):
+        made.bind_tools([look_up])
 
 
 async def test_a_whole_message_in_a_stream_is_marked() -> None:

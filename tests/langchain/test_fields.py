@@ -11,7 +11,7 @@ from langchain_core.runnables import RunnableLambda, RunnableSequence
 
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from honcho_fallback_langchain._candidates import chat_model_of
-from tests.helpers.chat_models import Joke, alive, asked_of, claude, dead, gpt, look_up
+from tests.helpers.chat_models import Joke, alive, asked_of, claude, gpt, look_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -82,22 +82,6 @@ def test_no_field_of_a_candidate_is_lost(change: str, retries: Any) -> None:
         }
         assert differing <= (RETRIES if retries == "off" else set())
         assert one.__pydantic_private__ == original.__pydantic_private__
-
-
-@pytest.mark.parametrize(
-    ("passed", "value"),
-    [("disable_streaming", True), ("output_version", "v1"), ("cache", True)],
-)
-def test_what_is_every_candidates_business_goes_to_every_candidate(
-    passed: str, value: Any
-) -> None:
-    """Given to the wrapper, on copies: the objects passed in stay as they were."""
-    first, second = dead(), alive()
-    model = FallbackChatModel(first.bind(seed=1), second, **{passed: value})
-    models: list[Any] = [chat_model_of(one) for one in asked_of(model)]
-    assert [getattr(one, passed) for one in models] == [value, value]
-    assert [getattr(one, passed) for one in (first, second)] != [value, value]
-    assert model.cache is False
 
 
 def test_profile_is_what_all_can_do() -> None:

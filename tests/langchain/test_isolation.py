@@ -8,7 +8,6 @@ import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
 from langchain_core.messages import AIMessageChunk
-from langchain_core.rate_limiters import InMemoryRateLimiter
 
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel
@@ -91,15 +90,6 @@ async def test_the_chain_keeps_no_answers_of_its_own(cache: InMemoryCache) -> No
     assert model.generate([[]]).generations[0][0].text == "from primary"
     assert len(candidate(model, 0).asked) == 2
     assert len(cache._cache) == 2  # one each, under the candidate's own key
-
-
-def test_each_candidate_keeps_its_own_rate_limiter() -> None:
-    """The wrapper has none: a waiting primary would hold up the fallback."""
-    limiter = InMemoryRateLimiter(requests_per_second=1000, check_every_n_seconds=0.001)
-    model = FallbackChatModel(dead(), alive(), rate_limiter=limiter)
-    assert model.rate_limiter is None
-    assert [target.client.rate_limiter for target in model.policy.targets] == [limiter, limiter]
-    assert model.invoke("hi").text == "from backup"
 
 
 def test_the_callers_messages_stay_as_they_were() -> None:

@@ -157,9 +157,8 @@ class ChatWithFallback(FallbackChatModel):
 
     def __init__(self, **parameters: Any) -> None:
         broken = parameters.pop("broken_primary", False)
-        own = {k: parameters.pop(k) for k in ("output_version",) if k in parameters}
         primary = ChatFake(model="fake-1", broken=broken, **parameters)
-        super().__init__(primary, ChatFake(model="fake-2", **parameters), **own)
+        super().__init__(primary, ChatFake(model="fake-2", **parameters))
 
 
 def test_the_class_itself_refuses_a_candidates_parameters() -> None:

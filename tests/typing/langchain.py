@@ -9,7 +9,6 @@ from langchain.agents import create_agent  # pyright: ignore[reportUnknownVariab
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.rate_limiters import InMemoryRateLimiter
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
@@ -45,21 +44,15 @@ is_chat_model: BaseChatModel = model
 FallbackChatModel(
     primary,
     fallback,
-    exceptions_to_handle=(ValueError, KeyError),
     name="chat",
     tags=["a"],
     metadata={"team": "b"},
     callbacks=[],
     verbose=False,
-    cache=None,
-    rate_limiter=InMemoryRateLimiter(),
-    disable_streaming="tool_calling",
-    output_version="v1",
     profile={"max_input_tokens": 8192},
-    custom_get_token_ids=lambda text: [len(text)],
 )
 FallbackRunnable(RunnableLambda(length), name="lengths", agent="typed")
-FallbackMiddleware(fallback, exceptions_to_handle=(Exception,), credentials=[None, None])
+FallbackMiddleware(fallback, credentials=[None, None])
 
 FallbackChatModel(primary, patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
 FallbackChatModel(primary, temperature=0)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # a candidate's
@@ -71,8 +64,6 @@ FallbackRunnable(RunnableLambda(length), tags=["a"])  # type: ignore[call-arg] #
 FallbackMiddleware(fallback, patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
 FallbackMiddleware(fallback, name="a")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
 FallbackMiddleware(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # neither a model nor a name
-FallbackMiddleware(fallback, exceptions_to_handle=ValueError)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # a tuple
-FallbackMiddleware(fallback, exceptions_to_handle=(KeyboardInterrupt,))  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no Exception
 model.no_such_thing  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue] # noqa: B018 # delegation is no excuse
 model.invoke(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no chat model's input
 model.with_fallback_config(patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
