@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 from pathlib import Path
-from textwrap import dedent
-from typing import TYPE_CHECKING
 
 import pytest
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
 
 pytest_plugins = ["pytester"]
 
@@ -18,79 +13,24 @@ CONFTEST = Path(__file__).resolve().parents[1] / "conftest.py"
 ASK = """
 import urllib.error, urllib.request
 import pytest
+from anthropic import Anthropic
+from honcho_fallback import FailureKind, FallbackPolicy, Target
 from vcr.errors import CannotOverwriteExistingCassetteException
 
 def ask(path):
     with urllib.request.urlopen("http://provider.invalid" + path) as answer:
         return answer.read()
+
 """
-
-
-@pytest.fixture(autouse=True)
-def no_plugin_but_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Load the plugin that plays cassettes alone: all that are installed take seconds."""
-    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-
-
-def _cassette(paths: Iterable[str]) -> str:
-    return "version: 1\ninteractions:" + "".join(
-        f"""
-- request: {{body: null, headers: {{}}, method: GET, uri: 'http://provider.invalid{path}'}}
-  response:
-    body: {{string: 'the answer'}}
-    headers: {{content-type: [text/plain]}}
-    status: {{code: 200, message: OK}}"""
-        for path in paths
-    )
-
-
-def _outcome(
-    pytester: pytest.Pytester, body: str, cassette: str | None, *options: str
-) -> pytest.RunResult:
-    """Run one test under the conftest of this project, with a cassette of its own."""
-    tests = pytester.mkdir("tests")
-    tests.joinpath("conftest.py").write_text(CONFTEST.read_text("utf-8"), "utf-8")
-    tests.joinpath("test_inner.py").write_text(dedent(body), "utf-8")
-    folder = pytester.path / "cassettes" / "test_inner"
-    folder.mkdir(parents=True)
-    if cassette is not None:
-        folder.joinpath("test_it.yaml").write_text(cassette, "utf-8")
-    plugin = ("-p", "pytest_recording.plugin")
-    return pytester.runpytest_subprocess(*plugin, "tests", "--record-mode=none", *options)
-
-
-def test_a_refused_request_fails_a_test_that_swallowed_the_refusal(
-    pytester: pytest.Pytester,
-) -> None:
-    """A request that no cassette knows cannot be taken for a provider's failure."""
-    result = _outcome(
-        pytester,
-        ASK
-        + """
+SWALLOWED = """
 @pytest.mark.vcr
 def test_it():
     assert ask("/known")
     with pytest.raises(CannotOverwriteExistingCassetteException):
         ask("/unknown")
-""",
-        _cassette(["/known"]),
-    )
-
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["the cassette refused a request: *"])
-
-
-def test_a_refused_request_fails_a_call_that_fell_back_because_of_it(
-    pytester: pytest.Pytester,
-) -> None:
-    """The trap itself: the SDK takes the refusal for a lost connection; another answers."""
-    result = _outcome(
-        pytester,
-        ASK
-        + """
-from anthropic import Anthropic
-from honcho_fallback import FailureKind, FallbackPolicy, Target
-
+"""
+# The trap itself: the SDK takes the refusal for a lost connection; another answers.
+FELL_BACK = """
 def answer(attempt):
     if attempt.is_fallback:
         return ask("/known")
@@ -103,58 +43,70 @@ def test_it():
     run = policy.start()
     assert policy.call(answer, run=run)
     assert run.record.attempts[0].kind is FailureKind.CONNECTION
-""",
-        _cassette(["/known"]),
-    )
-
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["the cassette refused a request: *"])
-
-
-def test_a_cassette_that_was_not_played_to_its_end_fails_the_test(
-    pytester: pytest.Pytester,
-) -> None:
-    """A request that was recorded and is no longer made does not go unnoticed."""
-    result = _outcome(
-        pytester,
-        ASK
-        + """
+"""
+ASKS_ONCE = """
 @pytest.mark.vcr
 def test_it():
-    assert ask("/first")
-""",
-        _cassette(["/first", "/second"]),
-    )
-
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["only 1 of 2 recorded answers were asked for*"])
-
-
-def test_a_missing_cassette_fails_the_test_that_needs_none(pytester: pytest.Pytester) -> None:
-    """A test that claims a cassette and asks nothing proves nothing."""
-    result = _outcome(
-        pytester,
-        ASK
-        + """
+    assert ask("/known")
+"""
+ASKS_NOBODY = """
 @pytest.mark.vcr
 def test_it():
     pass
-""",
-        None,
+"""
+REFUSED = "the cassette refused a request: *"
+
+
+def cassette(*paths: str) -> str:
+    """Write one with an answer for each path."""
+    return "version: 1\ninteractions:" + "".join(
+        f"""
+- request: {{body: null, headers: {{}}, method: GET, uri: 'http://provider.invalid{path}'}}
+  response:
+    body: {{string: 'the answer'}}
+    headers: {{content-type: [text/plain]}}
+    status: {{code: 200, message: OK}}"""
+        for path in paths
     )
 
-    result.assert_outcomes(passed=1, errors=1)
-    result.stdout.fnmatch_lines(["there is no recording: *test_it.yaml"])
 
-
-@pytest.mark.parametrize("marker", ["@pytest.mark.vcr", ""], ids=["cassette", "none"])
-def test_the_guards_let_an_honest_test_pass(pytester: pytest.Pytester, marker: str) -> None:
-    """Everything asked for was recorded and the other way round, or no cassette is in use."""
-    asked = 'assert ask("/known")' if marker else "pass"
-    result = _outcome(
-        pytester,
-        f"{ASK}\n{marker}\ndef test_it():\n    {asked}\n",
-        _cassette(["/known"]),
-    )
-
-    result.assert_outcomes(passed=1)
+@pytest.mark.parametrize(
+    ("body", "recorded", "says"),
+    [
+        pytest.param(SWALLOWED, ["/known"], REFUSED, id="a refusal is swallowed"),
+        pytest.param(FELL_BACK, ["/known"], REFUSED, id="a refusal makes a call fall back"),
+        pytest.param(
+            ASKS_ONCE,
+            ["/known", "/second"],
+            "only 1 of 2 recorded answers were asked for*",
+            id="it is not played to its end",
+        ),
+        pytest.param(
+            ASKS_NOBODY, [], "there is no recording: *test_it.yaml", id="there is no cassette"
+        ),
+        pytest.param(ASKS_ONCE, ["/known"], None, id="an honest test"),
+        pytest.param("def test_it(): pass", [], None, id="a test without a cassette"),
+    ],
+)
+def test_a_test_that_passes_for_the_wrong_reason_fails(
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    body: str,
+    recorded: list[str],
+    says: str | None,
+) -> None:
+    """What was recorded is what is asked for, under this project's conftest; else it fails."""
+    # All plugins that are installed take seconds.
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    tests = pytester.mkdir("tests")
+    tests.joinpath("conftest.py").write_text(CONFTEST.read_text("utf-8"), "utf-8")
+    tests.joinpath("test_inner.py").write_text(ASK + body, "utf-8")
+    folder = pytester.path / "cassettes" / "test_inner"
+    folder.mkdir(parents=True)
+    if recorded:
+        folder.joinpath("test_it.yaml").write_text(cassette(*recorded), "utf-8")
+    plugin = ("-p", "pytest_recording.plugin")
+    result = pytester.runpytest_subprocess(*plugin, "tests", "--record-mode=none")
+    result.assert_outcomes(passed=1, errors=int(says is not None))
+    if says is not None:
+        result.stdout.fnmatch_lines([says])
