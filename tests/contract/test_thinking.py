@@ -2,7 +2,7 @@
 
 Claude refuses to think there, and without thinking it refuses the thoughts of that turn
 (`tests.helpers.strict`); so a 400 here is a loop that could not move. LangChain's own cases stand
-in `tests/langchain/test_thinking.py`.
+in `tests/langchain/test_thinking.py`, the SDKs' in `tests/providers/test_portable_wire.py`.
 """
 
 from __future__ import annotations
@@ -11,13 +11,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import agents
-import anthropic
 import openai
 import pydantic_ai
 import pytest
 from agents.extensions.models.litellm_model import LitellmModel
-from google import genai
-from google.genai.types import HttpOptions
 from litellm import Router
 from openai.types.shared import Reasoning
 from pydantic_ai.models.anthropic import AnthropicModel
@@ -29,8 +26,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 
 import honcho_fallback_openai_agents
 import honcho_fallback_pydantic_ai
-from honcho_fallback import FallbackPolicy, Target
-from honcho_fallback.providers import can_think, portable
+from honcho_fallback import Target
 from honcho_fallback_litellm import FallbackRoutingStrategy
 from tests.helpers.litellm_runs import THEIRS, litellm_left_clean
 from tests.helpers.pairwise import in_pairs
@@ -73,112 +69,6 @@ def clean_litellm() -> Iterator[None]:
 
 def thinking_of(speaker: Any) -> dict[str, Any]:
     return {"thinking": speaker.thinking} if getattr(speaker, "thinking", None) else {}
-
-
-class Kit:
-    """Raw SDKs: the history has the primary's format, and an answer of another is moved to it."""
-
-    async def loop(self, speakers: list[Any], urls: list[str]) -> str:
-        home = speakers[0].format
-        policy = FallbackPolicy([Target(f"m{at}", str(at)) for at in range(len(speakers))])
-        history = portable([{"role": "user", "content": QUESTION}], made_by="openai", for_=home)
-
-        async def ask(attempt: Any) -> Any:
-            speaker = speakers[attempt.position]
-            messages = history
-            if attempt.is_fallback:
-                messages = portable(history, made_by=home, for_=speaker.format)
-            answer = await getattr(self, _VERBS[speaker.format])(
-                speaker, urls[attempt.position], messages
-            )
-            return speaker.format, answer
-
-        for _ in range(ROUNDS):
-            maker, (said, text, calls) = await policy.acall(ask)
-            if not calls:
-                return str(text)
-            said += results_in(maker, calls)
-            history += said if maker == home else portable(said, made_by=maker, for_=home)
-        raise AssertionError(history)
-
-    async def anthropic(self, speaker: Any, url: str, messages: list[Any]) -> Any:
-        client = anthropic.AsyncAnthropic(base_url=url, api_key="k", max_retries=0)
-        thinking: Any = speaker.thinking or {"type": "disabled"}
-        if thinking["type"] != "adaptive" and not can_think(messages):
-            messages = portable(messages, made_by="anthropic", for_="anthropic")
-            thinking = {"type": "disabled"}
-        tool: Any = {"name": "look_up", "input_schema": SCHEMA}
-        answer = await client.messages.create(
-            model="m", max_tokens=2048, messages=messages, tools=[tool], thinking=thinking
-        )
-        calls = [(one.id, one.input) for one in answer.content if one.type == "tool_use"]
-        text = "".join(one.text for one in answer.content if one.type == "text")
-        return [{"role": "assistant", "content": answer.content}], text, calls
-
-    async def chat(self, _: Any, url: str, messages: list[Any]) -> Any:
-        client = openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
-        tool: Any = {"type": "function", "function": {"name": "look_up", "parameters": SCHEMA}}
-        answer = await client.chat.completions.create(model="m", messages=messages, tools=[tool])
-        message: Any = answer.choices[0].message
-        calls = [(one.id, json.loads(one.function.arguments)) for one in message.tool_calls or ()]
-        return [message], message.content, calls
-
-    async def responses(self, _: Any, url: str, messages: list[Any]) -> Any:
-        client = openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
-        tool: Any = {"type": "function", "name": "look_up", "parameters": SCHEMA}
-        answer: Any = await client.responses.create(
-            model="m", input=messages, tools=[tool], store=False
-        )
-        calls = [
-            (one.call_id, json.loads(one.arguments))
-            for one in answer.output
-            if one.type == "function_call"
-        ]
-        return [*answer.output], answer.output_text, calls
-
-    async def google(self, _: Any, url: str, messages: list[Any]) -> Any:
-        client = genai.Client(api_key="k", http_options=HttpOptions(base_url=url))
-        function = {"name": "look_up", "parameters_json_schema": SCHEMA}
-        config: Any = {"tools": [{"function_declarations": [function]}]}
-        answer: Any = await client.aio.models.generate_content(
-            model="m", contents=messages, config=config
-        )
-        content = answer.candidates[0].content
-        calls = [("", part.function_call.args) for part in content.parts if part.function_call]
-        return [content], answer.text, calls
-
-
-_VERBS = {
-    "anthropic": "anthropic",
-    "google": "google",
-    "openai": "chat",
-    "openai-responses": "responses",
-}
-
-
-def results_in(maker: str, calls: list[tuple[str, Any]]) -> list[Any]:
-    """Answer calls of tools in the format that they came in."""
-    results = [(call_id, look_up(**arguments)) for call_id, arguments in calls]
-    if maker == "anthropic":
-        blocks = [
-            {"type": "tool_result", "tool_use_id": call_id, "content": text}
-            for call_id, text in results
-        ]
-        return [{"role": "user", "content": blocks}]
-    if maker == "google":
-        parts = [
-            {"function_response": {"name": "look_up", "response": {"result": text}}}
-            for _, text in results
-        ]
-        return [{"role": "user", "parts": parts}]
-    if maker == "openai":
-        return [
-            {"role": "tool", "tool_call_id": call_id, "content": text} for call_id, text in results
-        ]
-    return [
-        {"type": "function_call_output", "call_id": call_id, "output": text}
-        for call_id, text in results
-    ]
 
 
 class LiteLLM:
@@ -289,7 +179,6 @@ class PydanticAI:
 
 
 WAYS: dict[str, Any] = {
-    "kit": Kit(),
     "litellm": LiteLLM(),
     "openai-agents": OpenAIAgents(),
     "pydantic-ai": PydanticAI(),

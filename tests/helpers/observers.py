@@ -58,16 +58,6 @@ class ContentListener(Listener):
         self.contents.append(content)
 
 
-HOOKS = {
-    "on_start": "CallStart",
-    "on_content": "CallContent",
-    "on_switch": "Switch",
-    "on_finish": "CallRecord",
-    "on_restore": "Restore",
-    "on_turn_end": "TurnEnd",
-}
-
-
 class Noting(FallbackObserver):
     """Keep every event there is."""
 
@@ -98,13 +88,6 @@ class Noting(FallbackObserver):
         names = [type(event).__name__ for event in self.events]
         parts = names.count("CallContent")
         return ["CallContent"] * bool(parts) + [one for one in names if one != "CallContent"]
-
-
-def one_hook(hook: str) -> Any:
-    """Make an observer that has one hook and no other."""
-    names = {hook: getattr(Noting, hook), "__init__": Noting.__init__, "kinds": Noting.kinds}
-    made: Any = type("OneHook", (FallbackObserver,), names)
-    return made()
 
 
 def _per_policy(observer: Any, make: Callable[[dict[str, Any]], Any]) -> Any:

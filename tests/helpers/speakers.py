@@ -45,7 +45,6 @@ def rounds_of(body: Json) -> int:
 class Claude:
     """Messages, with a signed thought where it thinks, and at once or before each call."""
 
-    format = "anthropic"
     rules = staticmethod(partial(AnthropicRules, thinks_by_default=False))
 
     def __init__(self, mode: str = "off") -> None:
@@ -68,7 +67,6 @@ class Claude:
 class Chat:
     """Chat Completions."""
 
-    format = "openai"
     rules = ChatRules
 
     def calls(self, body: Json) -> Json:
@@ -84,7 +82,6 @@ class Chat:
 class Responses:
     """Responses, with reasoning that only the account can read."""
 
-    format = "openai-responses"
     rules = ResponsesRules
 
     def calls(self, body: Json) -> Json:
@@ -106,7 +103,6 @@ class Responses:
 class Gemini:
     """generateContent, whose first call of a turn has a signature."""
 
-    format = "google"
     rules = GoogleRules
 
     def calls(self, body: Json) -> Json:
