@@ -9,6 +9,7 @@ import re
 import shlex
 import sys
 import tomllib
+from contextlib import suppress
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
@@ -16,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 from honcho_fallback import (
     Failure,
@@ -25,6 +27,8 @@ from honcho_fallback import (
     Target,
     set_observers,
 )
+from honcho_fallback._classify._rules import Rule
+from honcho_fallback.cli._app import app
 from honcho_fallback.records import JsonlObserver, read_records
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import load_policies
@@ -44,7 +48,7 @@ ROOT = Path(__file__).resolve().parent.parent
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 PAGES = {path.relative_to(ROOT).as_posix(): path.read_text("utf-8") for path in DOCS}
 PAGES["README.md"] = (ROOT / "README.md").read_text("utf-8")
-HONCHO = PAGES["docs/honcho.md"]
+HONCHO, CLASSIFICATION = PAGES["docs/honcho.md"], PAGES["docs/classification.md"]
 # The examples that give a client of openai a transport import the library that openai 3 stands on.
 HTTPX2 = "httpx2" if int(version("openai").partition(".")[0]) >= 3 else "httpx as httpx2"
 # The lowest releases of the others stand beside neither (make test-lowest).
@@ -366,39 +370,81 @@ def test_the_extras_table_is_complete() -> None:
     assert sorted(re.findall(r"`([\w-]+)`", listed)) == extras
 
 
-# What the table of kinds says of switching and of asking again, by what the code says of the kind.
-SWITCHES = {
-    True: ("at once",),
-    False: ("no, unless in", "never"),
-}
+# What README says of switching and of asking again, by what the code says of the kind.
+SWITCHES = {True: ("at once",), False: ("no, unless in", "never")}
 REPEATS = {True: ("if it is the last one",), False: ("no", "never")}
 
 
-def test_the_kinds_table_is_what_the_code_does() -> None:
-    """Every kind stands in one row, whose answers are those of the classifier."""
+def test_the_tables_of_kinds_are_what_the_code_does() -> None:
+    """Every kind stands in one row of README and of its page, with the classifier's answers."""
     table = section("README.md", "What happens when")
     rows = re.findall(r"^\| [^|]* \| (`.*?`) \| (.*?) \| (.*?) \|$", table, re.MULTILINE)
     kinds = [(kind, *rest) for names, *rest in rows for kind in re.findall(r"`(\w+)`", names)]
+    page = re.findall(r"^\| `(\w+)` \| (yes|no) \| (yes|no|never)\b", CLASSIFICATION, re.MULTILINE)
     assert sorted(kind for kind, *_ in kinds) == sorted(FailureKind)
-    for kind, switches, repeats in kinds:
+    assert sorted(kind for kind, *_ in page) == sorted(FailureKind)
+    for (kind, switches, repeats), (_, transient, switchable) in zip(
+        sorted(kinds), sorted(page), strict=True
+    ):
         failure = Failure.of(FailureKind(kind))
         assert switches.startswith(SWITCHES[failure.switchable]), kind
         assert repeats.startswith(REPEATS[failure.transient]), kind
+        assert (transient == "yes") is failure.transient, kind
+        assert (switchable == "yes") is failure.switchable, kind
 
 
-def test_the_commands_table_is_complete() -> None:
-    """Every command stands on its page, whether in a table or under a heading."""
-    from honcho_fallback.cli._app import app  # noqa: PLC0415 # only this test needs it
+@pytest.fixture
+def saved_calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Save the records that the page on classification tells of where its command looks."""
+    monkeypatch.chdir(tmp_path)
 
-    page = PAGES["docs/cli.md"]
-    commands = typer.main.get_group(app).commands
-    assert [one for one in commands if not re.search(rf"\b{one}\b", page)] == []
+    class BudgetError(Exception):
+        """Come from a gateway that nobody has told the classifier of."""
+
+    quota = StatusError(429, code="insufficient_quota")
+    failures = [StatusError(503), StatusError(503), quota, StatusError(400), BudgetError()]
+    with JsonlObserver("calls.jsonl") as records:
+        policy = FallbackPolicy([Target("p"), Target("f")], observers=[records])
+        for failure in failures:
+            run = policy.start()
+            with suppress(StatusError, BudgetError):
+                run.fail(failure)
+                run.succeed()
+
+
+@pytest.mark.usefixtures("saved_calls")
+@pytest.mark.parametrize(
+    ("command", "output"),
+    re.findall(
+        r"^```sh\n(.*?)\n```$.*?^```\w+\n(.*?)^```$", CLASSIFICATION, re.DOTALL | re.MULTILINE
+    ),
+)
+def test_a_command_prints_what_the_page_shows(command: str, output: str) -> None:
+    """Each command of the page prints the block that follows it, to the letter; `show` more."""
+    name, *arguments = shlex.split(command)
+    assert name == "honcho-fallback"
+    result = CliRunner().invoke(app, arguments, env={"COLUMNS": "200"})
+    assert result.exit_code == 0
+    printed = [line.rstrip() for line in result.output.splitlines()]
+    if arguments[0] == "show":  # the page leaves out the calls, which it dates
+        first = printed.index(output.splitlines()[0])
+        printed = printed[first : first + len(output.splitlines())]
+    assert printed == output.splitlines()
+
+
+def test_the_rules_of_the_page_have_every_key() -> None:
+    """The file of the page is valid, uses each key of a rule, and the table explains each."""
+    (text,) = blocks(CLASSIFICATION, "toml")
+    document: dict[str, list[dict[str, Any]]] = tomllib.loads(text)
+    keys = Rule.model_fields.keys() - {"source"}
+    assert {key for rule in document["rule"] for key in rule} == keys
+    table = CLASSIFICATION.partition("| key | takes | meaning |")[2].partition("\n\n")[0]
+    assert {*first_cells(table)} == keys
+    assert len(FallbackConfig(rules=document["rule"]).rules) == len(document["rule"])
 
 
 def test_shell_lines_name_commands_and_options_that_exist() -> None:
     """What is to be typed is not refused."""
-    from honcho_fallback.cli._app import app  # noqa: PLC0415 # only this test needs it
-
     commands = typer.main.get_group(app).commands
     for page, text in PAGES.items():
         for line in "".join(blocks(text, "sh")).splitlines():
@@ -408,14 +454,6 @@ def test_shell_lines_name_commands_and_options_that_exist() -> None:
             options = {name for one in commands[words[1]].params for name in one.opts}
             unknown = {word for word in words[2:] if word.startswith("--")} - options
             assert not unknown, f"{page}: {line}"
-
-
-def test_the_options_table_is_complete() -> None:
-    """Every option stands in a table of options, and nothing else does."""
-    options = {field.alias or name for name, field in FallbackConfig.model_fields.items()}
-    paragraphs = PAGES["docs/options.md"].split("\n\n")
-    tables = "\n".join(one for one in paragraphs if one.startswith("| option |"))
-    assert {*first_cells(tables)} == options
 
 
 def anchors(text: str) -> set[str]:
