@@ -127,7 +127,6 @@ def slim_request(request: Request) -> Request:
 
 
 def slim_response(response: dict[str, Any]) -> dict[str, Any]:
-    """Keep the headers that mean something to a client."""
     headers = response["headers"]
     kept = {name: headers[name] for name in headers if name.lower() in KEPT_FROM_RESPONSES}
     return {**response, "headers": kept}
@@ -147,7 +146,6 @@ def vcr_config() -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def vcr_cassette_dir(request: pytest.FixtureRequest) -> str:
-    """Keep cassettes in one place, a folder per test module."""
     return str(CASSETTES / request.node.path.stem)
 
 
@@ -229,6 +227,5 @@ def provider_server() -> Iterator[ProviderServer]:
 
 @pytest.fixture
 def providers(provider_server: ProviderServer) -> ProviderServer:
-    """Return the scripted providers, of which nothing was said yet."""
     provider_server.reset()
     return provider_server

@@ -61,7 +61,6 @@ class Sdk:
         self.record: Any = None
 
     def target(self, provider: str, model: str | None = None, **options: Any) -> Target:
-        """Make a target with the client of its provider."""
         if provider == "local":
             options["params"] = {"max_tokens": 16}  # it would talk on and on
         return Target(

@@ -58,7 +58,6 @@ REFUSED = "the cassette refused a request: *"
 
 
 def cassette(*paths: str) -> str:
-    """Write one with an answer for each path."""
     return "version: 1\ninteractions:" + "".join(
         f"""
 - request: {{body: null, headers: {{}}, method: GET, uri: 'http://provider.invalid{path}'}}

@@ -38,7 +38,6 @@ def lose() -> None:
 
 
 def client_of(sdk: Any, events: Iterable[str | Callable[[], None]]) -> Any:
-    """Make an SDK's client whose provider streams events."""
     bases = [base.__module__.partition(".")[0] for base in sdk.DefaultHttpxClient.__mro__]
     library = sys.modules["httpx2" if "httpx2" in bases else "httpx"]
     headers = {"content-type": "text/event-stream"}

@@ -59,7 +59,6 @@ class Site:
             agents.set_tracing_disabled(True)
 
     def down(self) -> Site:
-        """Let the provider with the label fail."""
         self.home.standing = Reply(status=503)
         return self
 
@@ -72,7 +71,6 @@ class Site:
     # The core.
 
     def targets(self, **labels: Any) -> list[Target]:
-        """Describe both."""
         return [
             Target(
                 name,
@@ -94,15 +92,12 @@ class Site:
     # LangChain.
 
     def eu(self, **fields: Any) -> Any:
-        """Make the chat model with the tag."""
         return gpt(model="home", base_url=self.url, tags=["eu"], **fields)
 
     def us(self, *tags: str) -> Any:
-        """Make the other."""
         return gpt(model="abroad", base_url=self.away, tags=[*tags])
 
     def model(self, *others: Any, first: Any = None) -> Any:
-        """Make a chat model within the boundary."""
         return FallbackChatModel(first or self.eu(), *others, **EU)
 
     def alternatives(self) -> Any:
@@ -123,7 +118,6 @@ class Site:
     def agent(
         self, *inside: Any, outside: Any = (), fallback: Any = None, config: Any = None
     ) -> Any:
-        """Run an agent within the boundary."""
         fallbacks = FallbackMiddleware(fallback or self.us(), **EU)
         agent = create_agent(self.eu(), [], middleware=[*outside, fallbacks, *inside])
         return agent.invoke(SAID, config)
@@ -162,13 +156,11 @@ class Site:
     # The agents' frameworks.
 
     def sdk_model(self, name: str) -> Any:
-        """Make a model of the Agents SDK."""
         url = self.url if name == "home" else self.away
         client = openai.AsyncOpenAI(api_key="k", base_url=url)
         return agents.OpenAIChatCompletionsModel(name, client)
 
     def runner(self, **settings: Any) -> Any:
-        """Run an agent of the Agents SDK, its settings those of the run."""
         home = Target("home", labels={"eu"}, client=self.sdk_model("home"))
         chain = honcho_fallback_openai_agents.FallbackModel(home, self.sdk_model("abroad"), **EU)
         config = agents.RunConfig(model_settings=agents.ModelSettings(**settings))
@@ -188,8 +180,6 @@ class Site:
         return run_async(agents.Runner.run(agents.Agent("a"), "x", run_config=config))
 
     def pydantic(self, **settings: Any) -> Any:
-        """Run an agent of Pydantic AI, its settings those of the run."""
-
         def model(name: str, url: str) -> Any:
             return OpenAIChatModel(name, provider=OpenAIProvider(base_url=url, api_key="k"))
 
@@ -200,14 +190,11 @@ class Site:
 
 
 class Swap(AgentMiddleware[Any, Any, Any]):
-    """Change each request for a model."""
-
     def __init__(self, **changes: Any) -> None:
         super().__init__()
         self.changes = changes
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        """Ask with the changes."""
         return handler(request.override(**self.changes))
 
 
@@ -219,13 +206,11 @@ class Selects(AgentMiddleware[Any, Any, Any]):
         self.model = model
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        """Ask both."""
         self.model.invoke(request.messages)
         return handler(request)
 
 
 def configurable(**choices: Any) -> Any:
-    """Choose in a run's config."""
     return {"configurable": choices}
 
 

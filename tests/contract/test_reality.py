@@ -68,8 +68,6 @@ class Cell(NamedTuple):
 
 
 class Switches(list["Switch"], FallbackObserver):
-    """Keep what the policies switched for."""
-
     def on_switch(self, switch: Switch) -> None:
         self.append(switch)
 
@@ -379,7 +377,6 @@ def met_by_all(way: str) -> dict[str, tuple[Cell, str]]:
 
 
 def cells(way: str) -> dict[str, Cell]:
-    """Return what became of each client's call."""
     return {name: met for name, (met, _) in met_by_all(way).items()}
 
 

@@ -62,7 +62,6 @@ pytestmark = [
 
 @pytest.fixture(autouse=True)
 def clean_litellm() -> Iterator[None]:
-    """Leave LiteLLM as it was."""
     with litellm_left_clean():
         yield
 

@@ -71,7 +71,6 @@ def failure_of(ask: Callable[[], object]) -> BaseException:
 
 @pytest.fixture
 def nobody() -> str:
-    """Return the address of a port that nobody listens on."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         return f"http://127.0.0.1:{taken.getsockname()[1]}"

@@ -102,7 +102,6 @@ class Way:
 
     @property
     def profiles(self) -> tuple[Profile, ...]:
-        """Return those that it has."""
         return tuple(one for one in PROFILES if one.partial in self.takes)
 
 
@@ -122,7 +121,6 @@ class Page:
         self.text += text
 
     def answer(self) -> Answer:
-        """Return what stands there."""
         return Answer(self.text, self.model, self.has_usage)
 
 
@@ -160,8 +158,6 @@ def _request(attempt: Attempt) -> dict[str, Any]:
 
 
 def core_async(primary: str, fallback: str, profile: Profile) -> Ask:
-    """``policy.astream`` over ``AsyncOpenAI``."""
-
     def client(url: str) -> openai.AsyncOpenAI:
         return openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0)
 
@@ -236,14 +232,12 @@ def _read_model(model: Any) -> Ask:
 
 
 def chat_model(primary: str, fallback: str, profile: Profile) -> Ask:
-    """A FallbackChatModel by itself."""
     config = profile.config()
     both = _chats(primary, fallback)
     return _read_model(FallbackChatModel(*both, fallback_config=config, partial=profile.partial))
 
 
 def with_fallbacks(primary: str, fallback: str, _: Profile) -> Ask:
-    """LangChain's own for a model."""
     first, second = _chats(primary, fallback, max_retries=RETRIES)
     return _read_model(first.with_fallbacks([second]))
 
@@ -286,7 +280,6 @@ def chain(primary: str, fallback: str, profile: Profile) -> Ask:
 
 
 def chain_with_fallbacks(primary: str, fallback: str, _: Profile) -> Ask:
-    """LangChain's own for a chain."""
     first, second = _chats(primary, fallback, max_retries=RETRIES)
     return _read_chain(PROMPT | first.with_fallbacks([second]) | StrOutputParser())
 
@@ -304,7 +297,6 @@ def _read_agent(agent: Any, *, by_id: bool = True) -> Ask:
 
 
 def agent(primary: str, fallback: str, profile: Profile) -> Ask:
-    """An agent's tokens, with the middleware."""
     first, second = _chats(primary, fallback)
     middleware = FallbackMiddleware(
         second, fallback_config=profile.config(), partial=profile.partial
@@ -313,14 +305,12 @@ def agent(primary: str, fallback: str, profile: Profile) -> Ask:
 
 
 def agent_on_model(primary: str, fallback: str, profile: Profile) -> Ask:
-    """An agent's tokens, with a FallbackChatModel for its model."""
     both = _chats(primary, fallback)
     options: Any = {"fallback_config": profile.config(), "partial": profile.partial}
     return _read_agent(create_agent(FallbackChatModel(*both, **options), []))
 
 
 def agent_with_theirs(primary: str, fallback: str, _: Profile, *, by_id: bool = True) -> Ask:
-    """LangChain's own for an agent."""
     first, second = _chats(primary, fallback, max_retries=RETRIES)
     theirs = create_agent(first, [], middleware=[ModelFallbackMiddleware(second)])
     return _read_agent(theirs, by_id=by_id)
@@ -348,7 +338,6 @@ def _read_router(router: litellm.Router) -> Ask:
 
 
 def router(primary: str, fallback: str, profile: Profile) -> Ask:
-    """A Router with the strategy."""
     deployments = [
         _deployment("chat", primary, PRIMARY_MODEL, 0),
         _deployment("chat", fallback, FALLBACK_MODEL, 1),
@@ -360,7 +349,6 @@ def router(primary: str, fallback: str, profile: Profile) -> Ask:
 
 
 def router_with_fallbacks(primary: str, fallback: str, _: Profile) -> Ask:
-    """LiteLLM's own."""
     deployments = [
         _deployment("chat", primary, PRIMARY_MODEL, 0),
         _deployment("backup", fallback, FALLBACK_MODEL, 0),
@@ -408,7 +396,6 @@ def _read_run(model: agents.Model) -> Ask:
 
 
 def agents_sdk(primary: str, fallback: str, profile: Profile) -> Ask:
-    """A FallbackModel for the Runner."""
     both = _sdk_model(primary, PRIMARY_MODEL), _sdk_model(fallback, FALLBACK_MODEL)
     return _read_run(honcho_fallback_openai_agents.FallbackModel(*both, config=profile.config()))
 
@@ -444,7 +431,6 @@ def _read_agent_run(model: Any) -> Ask:
 
 
 def pydantic_ai(primary: str, fallback: str, profile: Profile) -> Ask:
-    """A FallbackModel for an agent."""
     both = _pydantic_model(primary, PRIMARY_MODEL), _pydantic_model(fallback, FALLBACK_MODEL)
     return _read_agent_run(
         honcho_fallback_pydantic_ai.FallbackModel(*both, config=profile.config())
@@ -452,7 +438,6 @@ def pydantic_ai(primary: str, fallback: str, profile: Profile) -> Ask:
 
 
 def pydantic_ai_with_theirs(primary: str, fallback: str, _: Profile) -> Ask:
-    """Pydantic AI's own."""
     both = _pydantic_model(primary, PRIMARY_MODEL), _pydantic_model(fallback, FALLBACK_MODEL)
     return _read_agent_run(PydanticAIFallbackModel(*both))
 

@@ -35,7 +35,6 @@ class OfFramework(Way):
             self.raises = Way.raises | {REJECTED: ModelHTTPError}
 
     def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
-        """Build the fallback model."""
         targets = [
             Target(
                 place.model,
@@ -55,7 +54,6 @@ class OfFramework(Way):
         return self._framework.chain(*targets, config=config, observers=observers)
 
     async def ask(self, chain: Any, verb: str, question: str, metadata: Any) -> str:
-        """Run an agent."""
         ask = self._framework.stream if verb == "stream" else self._framework.run
         return await ask(chain, question=question)
 

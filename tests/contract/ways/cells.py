@@ -73,7 +73,6 @@ class Cell:
         self._chain = self.way.chain(self.places, config, observers)
 
     async def ask(self, question: str = "hi", metadata: Any = None) -> str:
-        """Ask the chain, and return what it says."""
         return await self.way.ask(self._chain, self.verb, question, metadata)
 
     async def fails(self, how: str) -> BaseException:
@@ -99,17 +98,14 @@ class Cell:
         self.primary.standing = healthy
 
     async def is_answered_by(self, provider: Provider) -> bool:
-        """Ask, and tell whether this provider's answer came."""
         return await self.ask() == f"hello from {provider.name}"
 
     @property
     def asked(self) -> tuple[int, int]:
-        """Return how many requests each of the two has seen."""
         return len(self.primary.requests), len(self.backup.requests)
 
     @property
     def record(self) -> CallRecord:
-        """Return the record of the last call."""
         return self.listener.records[-1]
 
     @property

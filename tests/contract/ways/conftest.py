@@ -27,7 +27,6 @@ WARNINGS = (
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let the frameworks warn."""
     for item in items:
         if item.path.is_relative_to(HERE):
             for warning in WARNINGS:

@@ -23,7 +23,6 @@ class Core(Way):
     offers = FEATURES - {CONTENT}  # the user's own function knows what it asks
 
     def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
-        """Build a policy over both kinds of clients."""
         targets = [
             Target(
                 place.model,
@@ -47,7 +46,6 @@ class Core(Way):
         return FallbackPolicy(targets, config, observers=observers)
 
     async def ask(self, chain: Any, verb: str, question: str, metadata: Any) -> str:
-        """Ask for a completion, or read its stream."""
         kind = openai.AsyncOpenAI if verb.startswith("a") else openai.OpenAI
         asked: dict[str, Any] = {"messages": [{"role": "user", "content": question}]}
         if "stream" in verb:

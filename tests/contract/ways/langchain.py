@@ -45,19 +45,15 @@ class ChatModel(Way):
     few: tuple[str, ...] = FOUR
 
     def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
-        """Build it over chat models of one provider."""
         models = [_model(place, self.form) for place in places]
         return FallbackChatModel(*models, fallback_config=config, observers=observers)
 
     async def ask(self, chain: Any, verb: str, question: str, metadata: Any) -> str:
-        """Ask it."""
         said: str = await (VERBS | SILENT_VERBS)[verb](chain, question, _config(metadata))
         return said
 
 
 class ChatModelOfAnthropic(ChatModel):
-    """The same over Anthropic's SDK."""
-
     name, form = "chat model of Anthropic", "anthropic"
     verbs, few = FOUR, ("ainvoke", "stream")
     raises = Way.raises | {REJECTED: anthropic.BadRequestError}
@@ -70,7 +66,6 @@ class Chain(ChatModel):
     verbs, few = (*VERBS,), ("ainvoke", "stream")
 
     def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
-        """Build it over sequences."""
         prompt = ChatPromptTemplate.from_template("{word}")
         chains = [prompt | _model(place, self.form) for place in places]
         return FallbackRunnable(*chains, fallback_config=config, observers=observers)
@@ -88,14 +83,12 @@ class Agent(Way):
     verbs, few = FOUR, ("invoke", "astream")
 
     def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
-        """Build it over the model of the agent."""
         primary, *fallbacks = [_model(place, self.form) for place in places]
         return agent(
             primary, FallbackMiddleware(*fallbacks, fallback_config=config, observers=observers)
         )
 
     async def ask(self, chain: Any, verb: str, question: str, metadata: Any) -> str:
-        """Run it for a turn, or read its tokens."""
         config = _config(metadata)
         if "stream" not in verb:
             return str(last(await run(verb, chain, question, config)).text)

@@ -40,15 +40,12 @@ class OfRouter(Way):
     raises = dict.fromkeys(Way.raises, openai.APIError) | {LATE: Timeout}
 
     def clean(self) -> AbstractContextManager[None]:
-        """Leave LiteLLM's lists as they were."""
         return litellm_left_clean()
 
     async def close(self) -> None:
-        """Close its clients."""
         await close_litellm_async_clients()
 
     def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
-        """Build it over a ranked group."""
         router = Router(
             [
                 {
@@ -73,7 +70,6 @@ class OfRouter(Way):
         return router
 
     async def ask(self, chain: Any, verb: str, question: str, metadata: Any) -> str:
-        """Ask for a completion, or read its stream."""
         asked: dict[str, Any] = {
             "model": "group",
             "messages": [{"role": "user", "content": question}],
@@ -102,8 +98,6 @@ def _read(chunks: list[Any]) -> str:
 
 
 class OfRouterToAnthropic(OfRouter):
-    """Deployments of Anthropic's."""
-
     name, form = "router to Anthropic", "anthropic"
     verbs, few = ("completion", "astream"), ("astream",)
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
 
 @pytest.fixture
 def cooldown() -> Later:
-    """Return a cooldown that begins at once."""
     return Later(after=1, base=60)
 
 
@@ -135,7 +134,6 @@ async def test_chains_built_apart_share_a_cooldown(cell: Cell, cooldown: Later) 
 
 @pytest.fixture(scope="module")
 def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Serve a real Redis."""
     port = free_port()
     with redis_server(tmp_path_factory.mktemp("redis"), port):
         yield f"redis://127.0.0.1:{port}/0"

@@ -178,7 +178,6 @@ async def test_a_cancelled_call_stays_cancelled(cell: Cell) -> None:
 
 
 def half_of_them(request: SeenRequest) -> Reply:
-    """Fail for whoever asks for it."""
     return Reply(status=503 if "fail" in str(request.body) else 200)
 
 

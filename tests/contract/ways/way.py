@@ -51,12 +51,10 @@ class Place:
 
     @property
     def url(self) -> str:
-        """Return the address for a client."""
         return self.provider.url.replace("127.0.0.1", self.host)
 
     @property
     def secret(self) -> str:
-        """Return the key for a client."""
         return self.key or f"key-of-{self.provider.name}"
 
 
