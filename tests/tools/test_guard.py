@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
-import re
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,7 +19,6 @@ from honcho_fallback.tools import (
     ToolLoopGuard,
     ToolLoopLimits,
     ToolLoopState,
-    ToolLoopVerdict,
     ToolOutcome,
 )
 from tests.helpers.scripted import repeating
@@ -69,22 +65,7 @@ def test_each_limit(calls: list[Any], answers: list[str], reason: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "error",
-    [
-        "timed out",
-        "503",
-        "could not reach the model",
-        "rate limit",
-        "failed to resolve host",
-        "too many requests",
-        "connection closed",
-        "temporary failure",
-        "dns error",
-        TimeoutError(),
-        ConnectionResetError(),
-        StatusError(429),
-    ],
-    ids=repr,
+    "error", ["503", "could not reach the model", TimeoutError(), StatusError(429)], ids=repr
 )
 def test_what_may_pass_by_itself_has_more_time(error: Any) -> None:
     """OH-020: recoverable failures have the long ladder and never feed the short one."""
@@ -130,32 +111,22 @@ def test_alternating_failures_are_counted_as_a_turn() -> None:
 
 
 @pytest.mark.parametrize(
-    ("before", "after"),
+    ("before", "again", "after"),
     [
-        (same(ORDINARY, 2), [GO, "nudge", "halt"]),
-        (varied(ORDINARY, 5), [GO, "nudge", "halt"]),
-        (same(f"{ToolBlockedError.marker}", 1), [GO, "nudge", "halt"]),
+        (same(ORDINARY, 2), same(ORDINARY, 3), [GO, "nudge", "halt"]),
+        (varied(ORDINARY, 5), same(ORDINARY, 3), [GO, "nudge", "halt"]),
+        (same(ToolBlockedError.marker, 1), same(ToolBlockedError.marker, 2), [GO, "halt"]),
+        (varied(PASSING, 11), varied("timed out", 11), [GO] * 11),
     ],
+    ids=["identical", "varied", "refused", "may pass"],
 )
-def test_success_starts_the_counts_anew(before: list[Any], after: list[str]) -> None:
-    """E.2: one success, of whatever tool, and the run may fail as often as a new one."""
+def test_success_starts_the_counts_anew(
+    before: list[Any], again: list[Any], after: list[str]
+) -> None:
+    """E.2, OH-021: one success, of whatever tool, and the run may fail as often as a new one."""
     guard = ToolLoopGuard()
     actions(guard, *before)
-    assert actions(guard, ("list", {}), *same(ORDINARY, 3)) == [GO, *after]
-
-
-def test_a_success_forgives_refusals_and_failures_in_a_row_that_may_pass() -> None:
-    """OH-021: consecutive counts begin anew, those of failures that may pass included."""
-    guard = ToolLoopGuard()
-    assert (
-        actions(guard, *varied(PASSING, 11), ("list", {}), *varied("timed out", 11)) == [GO] * 23
-    )
-    guard = ToolLoopGuard()
-    refusal = same(ToolBlockedError.marker, 1)
-    assert actions(guard, *refusal, ("list", {}), *refusal) == [GO] * 3
-    guard = ToolLoopGuard()
-    for number in range(20):
-        assert actions(guard, *same(PASSING, 1), ("list", {"page": number})) == [GO, GO]
+    assert actions(guard, ("list", {}), *again) == [GO, *after]
 
 
 def test_a_halt_starts_the_counts_anew() -> None:
@@ -164,14 +135,6 @@ def test_a_halt_starts_the_counts_anew() -> None:
     assert actions(guard, *same(ORDINARY, 6)) == [GO, "nudge", "halt"] * 2
     actions(guard, *same(PASSING, 8))
     assert guard.state == ToolLoopState()
-
-
-@pytest.mark.parametrize(
-    "error", ["credit balance is too low", "model_not_found", "add credits", "not in this region"]
-)
-def test_without_the_envelope_the_words_are_the_tools_own(error: str) -> None:
-    """OH-022: a tool's own complaint is no delegated inference."""
-    assert ToolLoopGuard().after_tool("shell", {}, error).action == GO
 
 
 @pytest.mark.parametrize(
@@ -195,42 +158,23 @@ def test_the_budget_comes_before_the_settings(error: str, reason: str) -> None:
 SETTINGS = """
 The supported API model names are deepseek-v4-pro or deepseek-v4-flash, you passed reasoning-v1.
 Model 'deepseek-v4-pro' is not available. Use GET /openai/v1/models to list available models.
-tier X is not available
-the requested tier 'fast' could not be found
-not available: tier fast
 Model 'reasoning-v1' is an abstract tier — configure a concrete model
 The model `gpt-5.5` does not exist or you do not have access to it.
 {"error":{"message":"model not found","code":"model_not_found"}}
-{"error":{"message":"model 'llama3.3' not found","type":"not_found_error"}}
-not found: the model gpt-9
-model gpt-9 couldn't be found
 no such model: gpt-9
-there is no model named gpt-9
-unknown model gpt-9
 gpt-9 is an unknown model
-gpt-9 isn't an available model
 gpt-9 is not among the available models
-Unsupported model: x
 the model gpt-9 has been deprecated
-this deployment no longer exists
-you have no access to model gpt-9
 access to this model is restricted
 {"code":403,"reason":"ModelNotAllowed"}
 Invalid model name passed in model=reasoning-v1
-{"message":"model field is required"}
 this model requires a subscription, upgrade for access
-a subscription is required for that
 {"error":{"message":"Invalid Authentication","type":"invalid_authentication_error"}}
-authentication is invalid
 Incorrect API key provided
-your api_key was revoked
 No active credentials for provider: openai
 This model is not available in your region.
-in your country this is not supported
 invalid temperature: only 1 is allowed for this model
-temperature 2 is not allowed
 "bge-m3:latest" does not support chat
-tool calls: unsupported
 """.strip().splitlines()
 ENVELOPES = (
     "All providers/models failed. Attempts:\n",
@@ -255,16 +199,11 @@ def test_an_outage_or_a_bad_answer_is_no_setting() -> None:
         "503 Service Unavailable",
         "provider=a model=gpt-5 attempt 1/3: retryable; error=503 Service Unavailable",
         "the model is temporarily unavailable",
-        "model gpt-9 is not available at the moment, try again later",
         "rate limit exceeded for model gpt-9",
-        "Bad request: missing field",
-        "the model ended with an unknown error",
         "the model returned invalid JSON",
         "the model's answer was not found in the schema",
-        "FileNotFoundError: model.txt",
         "could not reach the model",
         "the time budget is exceeded",
-        "the plan needs approval",
     ]
     assert [error for error in errors if terminal(error) != {None}] == []
 
@@ -472,14 +411,6 @@ def test_a_batch_with_a_failure_starts_progress_anew() -> None:
     assert guard.after_tools([ok]).action == "halt"
 
 
-def test_no_batch_is_no_progress_and_no_failure() -> None:
-    """An empty batch changes nothing."""
-    state = ToolLoopState(rounds=("x", "x"), repeats=(1, 0, 0, 0))
-    guard = ToolLoopGuard(state=state)
-    assert guard.after_tools([]) == ToolLoopVerdict()
-    assert guard.state == state
-
-
 def test_the_first_halt_of_a_batch_wins_over_its_nudges() -> None:
     """A batch is gone through in order, and its strongest answer is the answer."""
     bad, worse = (
@@ -504,15 +435,10 @@ def test_exempt_tools_may_be_called_again_and_again() -> None:
     assert failures == [GO, "nudge", "halt"]
 
 
-def test_an_answer_without_calls_is_no_round() -> None:
-    """The model that answers ends the run by itself."""
-    guard = ToolLoopGuard(ToolLoopLimits(max_iterations=1))
-    assert {guard.before_tools([]).action for _ in range(9)} == {GO}
-
-
 def test_the_iteration_cap() -> None:
-    """OH-023: the cap ends a run before the round that would be one too many."""
+    """OH-023: it ends a run before the round that would be one too many; no call is no round."""
     guard = ToolLoopGuard(ToolLoopLimits(max_iterations=3))
+    assert {guard.before_tools([]).action for _ in range(9)} == {GO}
     verdicts = [guard.before_tools(["read"]) for _ in range(5)]
     assert [one.reason for one in verdicts] == ["", "", "", "max_iterations", ""]
 
@@ -537,19 +463,15 @@ def test_a_cap_that_lifts_nothing_is_refused() -> None:
     assert ToolLoopGuard(unattended=True).before_tools(["read"]).action == GO
 
 
-@pytest.mark.parametrize("value", [0, -1, 1.5, True, "3"])
-def test_limits_are_whole_positive_numbers(value: Any) -> None:
-    """A limit that could never be reached, or is reached at once, is refused by name."""
+@pytest.mark.parametrize("value", [0, True, "3"])
+def test_limits_are_whole_positive_numbers_in_order(value: Any) -> None:
+    """What could never be reached, heard or is reached at once is refused by name."""
     for name in ToolLoopLimits.__dataclass_fields__:
         with pytest.raises(FallbackConfigError, match=f"{name}: got"):
             ToolLoopLimits(**{name: value})
-
-
-@pytest.mark.parametrize("nudge", ["identical", "varied"])
-def test_a_nudge_comes_before_its_halt(nudge: str) -> None:
-    """A nudge at or after the halt would never be heard."""
-    with pytest.raises(FallbackConfigError, match=f"{nudge}_nudge: it is not below"):
-        ToolLoopLimits(**{f"{nudge}_nudge": 6})
+    for nudge in ("identical_nudge", "varied_nudge"):
+        with pytest.raises(FallbackConfigError, match=f"{nudge}: it is not below"):
+            ToolLoopLimits(**{nudge: 6})
 
 
 @pytest.mark.parametrize(
@@ -568,18 +490,6 @@ def test_a_nudge_comes_before_its_halt(nudge: str) -> None:
 def test_every_limit_can_be_set(limits: dict[str, int], calls: Any, answers: list[str]) -> None:
     """OH-023: no option is a dead knob."""
     assert actions(ToolLoopGuard(ToolLoopLimits(**limits)), *calls) == answers
-
-
-def test_the_page_has_every_limit_with_its_default() -> None:
-    """Each stands in the table of what ends a run, beside its figure."""
-    page = (Path(__file__).parents[2] / "docs/tools.md").read_text("utf-8")
-    table = page.partition("| what happens | limit |")[2].partition("\n\n")[0]
-    rows = [row for row in table.splitlines() if "`" in row]
-    for limit in fields(ToolLoopLimits):
-        named = [row for row in rows if f"`{limit.name}`" in row]
-        assert named, limit.name
-        figure = "no cap" if limit.default is None else rf"\b{limit.default}\b"
-        assert all(re.search(figure, row) for row in named), limit.name
 
 
 def test_exempt_tools_is_a_list_of_names() -> None:
@@ -664,10 +574,6 @@ def test_what_is_remembered_is_bounded() -> None:
     guard = ToolLoopGuard(ToolLoopLimits(recoverable_varied=10_000))
     actions(guard, *varied(PASSING, 1000))
     assert len(repr(guard.state)) < 500
-    for number in range(50):
-        guard.after_model("x" * number, [("read", number)])
-        guard.after_tool("read", number % 3, result="x" * number)
-    assert len(repr(guard.state)) < 500
 
 
 def test_threads_share_a_guard() -> None:
@@ -685,11 +591,3 @@ def test_a_hostile_text_is_read_in_part() -> None:
         text = f"odd {filling * (100_000 // len(filling))}. unknown model. timed out {'x' * 300}"
         assert ToolLoopGuard().after_tool("read", {}, "all models failed " + text).action == GO
         assert ToolOutcome("read", {}, text).failure.kind == "unknown"
-
-
-def test_runs_share_nothing() -> None:
-    """AN-001: two guards count for themselves, and so do two states."""
-    one, two = ToolLoopGuard(), ToolLoopGuard()
-    actions(one, *same(ORDINARY, 2))
-    assert actions(two, *same(ORDINARY, 2)) == [GO, "nudge"]
-    assert ToolLoopState().identical == {}
