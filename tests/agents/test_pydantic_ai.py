@@ -196,7 +196,13 @@ async def test_what_the_program_wants_switches_nothing(providers: ProviderServer
     assert not fallback.requests
 
 
-@pytest.mark.parametrize("needs", ["a schema", "a search"])
+NEEDS: dict[str, dict[str, Any]] = {
+    "a schema": {"output_type": NativeOutput(City)},
+    "a search": {"capabilities": [NativeTool(WebSearchTool())]},
+}
+
+
+@pytest.mark.parametrize("needs", NEEDS)
 async def test_what_cannot_be_written_for_a_model_goes_to_the_next(
     providers: ProviderServer, records: Records, needs: str
 ) -> None:
@@ -206,10 +212,7 @@ async def test_what_cannot_be_written_for_a_model_goes_to_the_next(
     last.standing = Reply(text='{"city": "Lima"}')
     place = OpenAIProvider(base_url=middle.url, api_key="key")
     plain = OpenAIChatModel("m", provider=place, profile={"supports_json_schema_output": False})
-    options: dict[str, Any] = {
-        "a schema": {"output_type": NativeOutput(City)},
-        "a search": {"capabilities": [NativeTool(WebSearchTool())]},
-    }[needs]
+    options = NEEDS[needs]
     models = SDK.model(primary, api="responses"), plain, SDK.model(last, api="responses")
     result = await Agent(FallbackModel(*models, observers=[records]), **options).run("hi")
     assert "Lima" in str(result.output)
