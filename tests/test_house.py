@@ -229,7 +229,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "classifier": (2582, ("honcho_fallback/_classify",)),
     # A model that thinks goes on behind another's calls in three adapters more: LangChain and
     # Honcho gave less for it than it took.
-    "providers": (1213, ("honcho_fallback/providers",)),
+    "providers": (1151, ("honcho_fallback/providers",)),
     "observing": (
         1137,  # connections of loops that are over; Honcho gave more
         tuple(

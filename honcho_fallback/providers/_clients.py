@@ -1,9 +1,8 @@
 """SDK clients, as a fallback chain has to ask them, and the targets that are made of them.
 
 The clients that Stainless generates (OpenAI's, Anthropic's, Groq's and most others) derive copies
-of themselves that share the connections: ``with_options``. Those that cannot are refused with what
-to do where they are built. No SDK is imported: a client is known by what it has. A user's own is
-never changed.
+that share the connections, by ``with_options``; others are refused with what to do. No SDK is
+imported, and a user's own client is never changed.
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from functools import cache
+from hashlib import sha256
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -22,10 +22,6 @@ if TYPE_CHECKING:
     from honcho_fallback import Attempt, Target
 
 ClientT = TypeVar("ClientT")
-
-# How a client that cannot be derived from is built to send one request per call.
-_GOOGLE = "google.genai."
-_GOOGLE_ASKS_ONCE = "http_options=HttpOptions(retry_options=HttpRetryOptions(attempts=1))"
 
 
 def without_retries(client: ClientT) -> ClientT:
@@ -39,10 +35,7 @@ def without_retries(client: ClientT) -> ClientT:
     Raises:
         FallbackConfigError: How such a client is told is not known here.
     """
-    owner = _known_owner(client, "without_retries")
-    if owner is None:
-        return client
-    retries = owner.max_retries
+    retries = _known_owner(client, "without_retries").max_retries
     return client if type(retries) is int and retries <= 0 else _derived(client, max_retries=0)
 
 
@@ -56,7 +49,8 @@ def with_key(client: ClientT, key: str) -> ClientT:
     Raises:
         FallbackConfigError: How such a client is told is not known here.
     """
-    return client if _known_owner(client, "with_key") is None else _derived(client, api_key=key)
+    _known_owner(client, "with_key")
+    return _derived(client, api_key=key)
 
 
 def with_timeout(client: ClientT, attempts: Attempt | Callable[[], Iterable[Attempt]]) -> ClientT:
@@ -73,8 +67,9 @@ def with_timeout(client: ClientT, attempts: Attempt | Callable[[], Iterable[Atte
         FallbackConfigError: How such a client is told is not known here.
     """
     owner = _known_owner(client, "with_timeout")
-    kind = owner and getattr(sys.modules.get(_distribution_of(owner)), "Timeout", None)
-    if owner is None or kind is None:
+    sdk = type(owner).__module__.partition(".")[0]
+    kind = getattr(sys.modules.get(sdk), "Timeout", None)
+    if kind is None:
         return client
     bounded = _bounded(kind)
     if isinstance(owner.timeout, bounded):
@@ -119,6 +114,19 @@ def with_place(
     )
 
 
+def place_of(target: Target) -> str:
+    """Name the address and the account of a target, without showing either.
+
+    What the server of one place keeps is there for all targets of that place, and so are settings
+    with its key. A target whose address is not known is a place of its own.
+
+    Args:
+        target: The target.
+    """
+    place = target.keys.get("credential") or target.endpoint or target.identity
+    return sha256(place.encode()).hexdigest()[:16]
+
+
 def distinct_name(name: str, taken: Collection[str]) -> str:
     """Return a name for the next target of a chain that none before it has.
 
@@ -137,19 +145,15 @@ def distinct_name(name: str, taken: Collection[str]) -> str:
 
 
 def _known_owner(client: object, function: str) -> Any:
-    """Return the SDK's client, or None where it needs nothing; refuse a stranger's."""
+    """Return the SDK's client; refuse a stranger's."""
     owner = owner_of(client)
-    if owner is not None:
-        return owner
-    kind = type(client)
-    fix = "set it where the client is built, or with each request"
-    if function == "without_retries" and kind.__module__.startswith(_GOOGLE):
-        options = getattr(getattr(client, "_api_client", None), "_http_options", None)
-        if getattr(getattr(options, "retry_options", None), "attempts", None) == 1:
-            return None
-        fix = f"build it with {_GOOGLE_ASKS_ONCE}"
-    problem = f"how a {kind.__module__}.{kind.__qualname__} is told is not known here"
-    raise FallbackConfigError.about(function, problem, fix)
+    if owner is None:
+        problem = (
+            f"how a {type(client).__module__}.{type(client).__qualname__} is told is not known"
+        )
+        fix = "set it where the client is built, or with each request"
+        raise FallbackConfigError.about(function, problem, fix)
+    return owner
 
 
 def _derived(client: ClientT, **options: Any) -> ClientT:
@@ -158,10 +162,6 @@ def _derived(client: ClientT, **options: Any) -> ClientT:
     resource: Any = type(client)
     derived: ClientT = new_client if owner is client else resource(new_client)
     return derived
-
-
-def _distribution_of(owner: object) -> str:
-    return type(owner).__module__.partition(".")[0]
 
 
 def _shortest(*seconds: float | None) -> float | None:

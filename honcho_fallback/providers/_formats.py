@@ -24,72 +24,55 @@ Part: TypeAlias = "Text | Media | Foreign | Call | Result"
 
 
 class Text(NamedTuple):
-    """A text."""
-
     text: str
 
 
 class Media(NamedTuple):
-    """An image, a sound or a document: its type, with its bytes in base64 or its address."""
-
-    mime: str
-    data: str | None
+    mime: str  # of an image, a sound or a document
+    data: str | None  # in base64
     url: str | None = None
     name: str | None = None
 
     @property
     def address(self) -> str:
-        """Return its address; bytes are one, too."""
         return self.url or f"data:{self.mime};base64,{self.data}"
 
 
 class Foreign(NamedTuple):
-    """A part that only the format that it came in can express."""
-
-    block: Json
+    block: Json  # that only the format that it came in can express
 
 
 class Call(NamedTuple):
-    """A call of a client's tool; the arguments of a custom one are a text."""
-
     id: str
     name: str
-    arguments: Mapping[str, Any] | str
+    arguments: Mapping[str, Any] | str  # a custom tool's are a text
 
     @property
     def fields(self) -> Json:
-        """Return the arguments as an object."""
         arguments = self.arguments
         return {"input": arguments} if isinstance(arguments, str) else {**arguments}
 
 
 class Result(NamedTuple):
-    """What a client's tool returned."""
-
     call_id: str
     parts: tuple[Part, ...]
     is_error: bool = False
 
 
 class Message(NamedTuple):
-    """What one side said; results of tools stand in messages of their own."""
-
     role: Role
-    parts: tuple[Part, ...]
+    parts: tuple[Part, ...]  # results of tools stand in messages of their own
 
 
 class Format(NamedTuple):
-    """Read and write one format, which a family of providers takes."""
-
-    family: str
     read: Callable[[Sequence[Json]], Iterator[Message]]
     write: Callable[[Sequence[Message]], list[Json]]
 
 
-def cannot_write(part: Part, family: str) -> FallbackConfigError:
+def cannot_write(part: Part, format_name: str) -> FallbackConfigError:
     """Return the error for what a user sent and a format has no words for."""
     what = f"a part {part.block.get('type')!r}" if isinstance(part, Foreign) else part[0]
-    problem = f"{what} cannot be written for {family}"
+    problem = f"{what} cannot be written for {format_name}"
     return FallbackConfigError.about("messages", problem, 'pass unfit={position: "why"} for it')
 
 
@@ -402,14 +385,11 @@ def _written_block(part: Part) -> Json:
 # Gemini 3 refuses a call of the turn at hand without the signature that it would have written;
 # these words of Google's documentation stand for one where another model made the call.
 _UNSIGNED: Final = b64encode(b"skip_thought_signature_validator").decode()
-_CAMEL: Final = {
-    "file_data": "fileData",
-    "file_uri": "fileUri",
-    "function_call": "functionCall",
-    "function_response": "functionResponse",
-    "inline_data": "inlineData",
-    "mime_type": "mimeType",
-}
+
+
+def _camel(name: str) -> str:
+    first, *others = name.split("_")
+    return first + "".join(map(str.title, others))
 
 
 def _read_google(messages: Sequence[Json]) -> Iterator[Message]:
@@ -421,7 +401,7 @@ def _read_google(messages: Sequence[Json]) -> Iterator[Message]:
         if "content" in message:  # another format's
             raise KeyError("parts")
         for one in message.get("parts") or ():
-            part = {_CAMEL.get(name, name): value for name, value in one.items()}
+            part = {_camel(name): value for name, value in one.items()}
             match part:
                 case {"functionCall": {"name": name} as call}:
                     count += 1
@@ -432,7 +412,7 @@ def _read_google(messages: Sequence[Json]) -> Iterator[Message]:
                 case {"text": str(text)} if role == "user" or not part.get("thought"):
                     parts += [Text(text)] if text.strip() else []
                 case {"inlineData": media} | {"fileData": media} if role == "user":
-                    fields = {_CAMEL.get(name, name): value for name, value in media.items()}
+                    fields = {_camel(name): value for name, value in media.items()}
                     mime = fields.get("mimeType") or "application/octet-stream"
                     parts.append(Media(mime, fields.get("data"), fields.get("fileUri")))
                 case _:
@@ -482,8 +462,8 @@ def _write_google(messages: Sequence[Message]) -> list[Json]:
 
 
 FORMATS: Final[Mapping[str, Format]] = {
-    "anthropic": Format("anthropic", _read_anthropic, _write_anthropic),
-    "google": Format("google", _read_google, _write_google),
-    "openai": Format("openai", _read_chat, _write_chat),
-    "openai-responses": Format("openai", _read_responses, _write_responses),
+    "anthropic": Format(_read_anthropic, _write_anthropic),
+    "google": Format(_read_google, _write_google),
+    "openai": Format(_read_chat, _write_chat),
+    "openai-responses": Format(_read_responses, _write_responses),
 }

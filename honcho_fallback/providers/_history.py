@@ -1,7 +1,8 @@
-"""A history that another provider accepts."""
+"""A history that another provider accepts, and what of a request it cannot take."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Final
 
@@ -10,8 +11,6 @@ from honcho_fallback.providers._formats import (
     FORMATS,
     Call,
     Foreign,
-    Format,
-    Media,
     Message,
     Part,
     Result,
@@ -21,9 +20,22 @@ from honcho_fallback.providers._formats import (
 from honcho_fallback.providers._provider import CallIds, Provider, takers, without_markers
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Sequence
 
+_ANY_ID = "(?s:.*)"
 _THOUGHTS = frozenset({"redacted_thinking", "thinking"})
+_KEPT_BY_SERVER = (
+    "previous_response_id",
+    "conversation",
+    "container",
+    "cached_content",
+    "cachedContent",
+    "prompt",
+)
+_FILES = ("file_id", "file_uri", "fileUri")
+# Tools that the caller's own program describes and runs, by the type that they say they have.
+_OWN_TOOLS = frozenset({None, "custom", "function"})
+_GOOGLES_OWN = frozenset({"function_declarations", "functionDeclarations"})
 
 
 def portable(messages: Iterable[Any], *, made_by: str, for_: str) -> list[dict[str, Any]]:
@@ -45,17 +57,18 @@ def portable(messages: Iterable[Any], *, made_by: str, for_: str) -> list[dict[s
     Raises:
         FallbackConfigError: A format is unknown, or a user sent what ``for_`` cannot express.
     """
-    source, wanted = _format("made_by", made_by), _format("for_", for_)
+    for name, value in (("made_by", made_by), ("for_", for_)):
+        if value not in FORMATS:
+            raise FallbackConfigError.unknown(value, FORMATS, name)
     try:
-        read = [*source.read([_plain(message) for message in messages])]
+        read = [*FORMATS[made_by].read([_plain(message) for message in messages])]
     except (AttributeError, KeyError, TypeError) as error:
         problem = f"no history of {made_by}: {type(error).__name__} {error}"
         fix = "pass what its SDK takes, or name its format"
         raise FallbackConfigError.about("messages", problem, fix) from error
-    call_ids = Provider.named(wanted.family).call_ids()
-    same = source is wanted
-    shared = (_accepted(message, wanted, call_ids, same=same) for message in read)
-    return wanted.write([message for message in shared if message.parts])
+    call_ids = Provider.named(for_).call_ids() or CallIds(_ANY_ID, 32)
+    shared = (_accepted(one, for_, call_ids, is_its_own=made_by == for_) for one in read)
+    return FORMATS[for_].write([message for message in shared if message.parts])
 
 
 def can_think(messages: Sequence[Mapping[str, Any]], *, made_by: str = "anthropic") -> bool:
@@ -136,12 +149,6 @@ _STEPS: Final = {
 }
 
 
-def _format(name: str, value: str) -> Format:
-    if value not in FORMATS:
-        raise FallbackConfigError.unknown(value, FORMATS, name)
-    return FORMATS[value]
-
-
 def _plain(value: Any) -> Any:
     """Return an SDK's object as the dict that it stands for, also inside a message."""
     if hasattr(value, "model_dump"):
@@ -151,25 +158,78 @@ def _plain(value: Any) -> Any:
     return [_plain(one) for one in value] if isinstance(value, list | tuple) else value
 
 
-def _accepted(message: Message, wanted: Format, ids: CallIds | None, *, same: bool) -> Message:
+def _accepted(message: Message, for_: str, ids: CallIds, *, is_its_own: bool) -> Message:
     """Give calls and results valid ids; refuse what cannot be said, and drop others' markers."""
-    new_ids: Iterator[str] = iter(())
-    if ids is not None:
-        calls = [part.id for part in message.parts if isinstance(part, Call)]
-        new_ids = iter(ids.of_calls(calls)) if calls else new_ids
+    calls = [part.id for part in message.parts if isinstance(part, Call)]
+    new_ids = iter(ids.of_calls(calls))
 
     def accepted(part: Part) -> Part:
         match part:
-            case Call() if ids is not None:
+            case Call():
                 return part._replace(id=next(new_ids))
             case Result(call_id, parts):
-                new_id = call_id if ids is None else ids.of_result(call_id)
-                return part._replace(call_id=new_id, parts=tuple(map(accepted, parts)))
-            case Foreign() if not same:
-                raise cannot_write(part, wanted.family)
+                return part._replace(
+                    call_id=ids.of_result(call_id), parts=tuple(map(accepted, parts))
+                )
+            case Foreign() if not is_its_own:
+                raise cannot_write(part, for_)
             case Foreign(block):
                 return Foreign(without_markers(block, frozenset(takers("markers"))))
-            case Media() | _:
+            case _:
                 return part
 
     return message._replace(parts=tuple(map(accepted, message.parts)))
+
+
+def bound_to(request: Mapping[str, Any]) -> str | None:
+    """Say what of a request binds it to its provider, or None where it can go to another.
+
+    What a server keeps (earlier responses, conversations, files, caches, stored prompts) and tools
+    that it runs itself are not there for anybody else: pass the reason for every target of another
+    provider or account, as in ``policy.call(ask, unfit={1: reason} if reason else None)``.
+
+    Args:
+        request: The keyword arguments for an SDK's method, of OpenAI, Anthropic or Google; left
+            as they are.
+    """
+    config = request.get("config") or {}
+    config = config if isinstance(config, Mapping) else vars(config)
+    for name in _KEPT_BY_SERVER:
+        value = request.get(name) or config.get(name)
+        if value and (name != "prompt" or isinstance(value, Mapping)):
+            return f"{name} names what its provider keeps"
+    for tool in (*(request.get("tools") or ()), *(config.get("tools") or ())):
+        hosted = _hosted(tool)
+        if hosted is not None:
+            return f"its provider runs the tool {hosted}"
+    history = [request.get(name) for name in ("messages", "input", "contents")]
+    file = _file_in(history)
+    return None if file is None else f"{file} names what its provider keeps"
+
+
+def _hosted(tool: Any) -> str | None:
+    """Name a tool that the provider runs, or made its model for."""
+    tool = _plain(tool)
+    if not isinstance(tool, Mapping):
+        return None  # a function of the caller's
+    kind = tool.get("type")
+    if kind is not None:
+        return None if kind in _OWN_TOOLS else str(kind)
+    others = [name for name in tool if name not in _GOOGLES_OWN]
+    described = {"name", "function", "input_schema"} & tool.keys()
+    return str(others[0]) if others and not described else None
+
+
+def _file_in(value: Any) -> str | None:
+    """Find the name of a file, or of an item, that a server keeps."""
+    if isinstance(value, list | tuple):
+        return next((name for name in map(_file_in, value) if name is not None), None)
+    if not isinstance(value, Mapping):
+        return None
+    if value.get("type") == "item_reference":
+        return "item_reference"
+    for name in _FILES:
+        # Google takes any address where it takes a file of its own.
+        if value.get(name) and (name == "file_id" or "generativelanguage" in str(value[name])):
+            return name
+    return next((name for name in map(_file_in, value.values()) if name is not None), None)

@@ -5,15 +5,17 @@ from __future__ import annotations
 import re
 import tomllib
 from collections import deque
+from collections.abc import Mapping
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 _NOBODY = "nobody"
+_WORD = re.compile("[A-Z]?[a-z]+|[A-Z]+")
 _MARKED_INSIDE = frozenset({"content", "extras", "metadata"})
 _HEADER_SETTINGS = frozenset({"default_headers", "extra_headers", "headers"})
 
@@ -51,18 +53,18 @@ class Provider(NamedTuple):
         Args:
             settings: Names with values; left as they are.
         """
-        known, kept = takers("settings"), dict[str, Any]()
-        for name, value in settings.items():
-            if name in known and self.family not in known[name]:
-                continue
-            if name in _HEADER_SETTINGS:
-                headers = self._headers(value)
-                if headers:
-                    kept[name] = headers
-            elif name == "tools" and isinstance(value, list):
-                kept[name] = self.unmarked(value)
-            else:
-                kept[name] = value
+        known = takers("settings")
+        kept = {
+            name: value
+            for name, value in settings.items()
+            if name not in known or self.family in known[name]
+        }
+        for name in _HEADER_SETTINGS & kept.keys():
+            kept[name] = self._headers(kept[name])
+            if not kept[name]:
+                del kept[name]
+        if isinstance(kept.get("tools"), list):
+            kept["tools"] = self.unmarked(kept["tools"])
         return kept
 
     def unmarked(self, part: Any) -> Any:
@@ -133,8 +135,7 @@ class CallIds:
                 ]
             new_ids.append(new_id)
         if new_ids != [*call_ids]:
-            for call_id in {*call_ids}:
-                self._results[call_id] = deque()
+            self._results |= {call_id: deque() for call_id in call_ids}
             for call_id, new_id in zip(call_ids, new_ids, strict=True):
                 self._results[call_id].append(new_id)
         return new_ids
@@ -145,6 +146,32 @@ class CallIds:
         if not new_ids:
             return call_id
         return new_ids.popleft() if len(new_ids) > 1 else new_ids[0]
+
+
+def route_in(settings: Mapping[Any, Any], model: str = "") -> str | None:
+    """Name the setting of a request that chooses by itself who answers, or None.
+
+    A target's labels are true of whom it describes. A request that names another model, address or
+    account may reach anybody: where labels are required, pass the target as ``unfit``.
+
+    Args:
+        settings: The request's own, headers included, beside what the target was made with; left
+            as they are.
+        model: The target's, which a request may name.
+    """
+    routes = takers("routes").keys()
+    for name, value in settings.items():
+        if value is None or value == model:
+            continue
+        words = [word.lower() for word in _WORD.findall(str(name))]
+        if not routes.isdisjoint((*words, "_".join(words))):
+            return str(name)
+        if words[:1] == ["extra"] or words[-1:] == ["headers"]:
+            # What is no mapping cannot be looked into.
+            inside = route_in(value, model) if isinstance(value, Mapping) else "its content"
+            if inside is not None:
+                return f"{name}: {inside}"
+    return None
 
 
 def without_markers(part: Any, markers: frozenset[str]) -> Any:

@@ -215,7 +215,7 @@ REQUESTS: dict[str, tuple[Any, str | None]] = {
     "google search": ({"config": {"tools": [{"google_search": {}}]}}, "google_search"),
     "google objects": (
         {"config": types.GenerateContentConfig(tools=[types.Tool(google_search={})])},
-        "google_search",
+        "googleSearch",
     ),
     "google functions": (
         {"config": {"tools": [{"function_declarations": [{"name": "f"}]}, print]}},
