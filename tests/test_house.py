@@ -243,7 +243,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "cli": (586, ("honcho_fallback/cli",)),
     "langchain": (3939, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2746, ("adapters/honcho_fallback_litellm",)),
-    "honcho": (1815, ("adapters/honcho_fallback_honcho",)),
+    "honcho": (1749, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         823,
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),

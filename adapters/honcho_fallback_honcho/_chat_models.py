@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import json
 import re
-from base64 import b64encode
 from functools import cache
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Unpack, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from honcho_fallback_honcho._extras import import_extra
 from honcho_fallback_honcho._keys import NO_KEY
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable
 
     from honcho_fallback import Credential
-    from honcho_fallback_honcho._slots import Endpoint
     from honcho_fallback_honcho._targets import PlannedTarget
 
 _STAYS = {"set", "not needed"}  # keys that nobody refreshes
@@ -100,7 +98,7 @@ def chat_model(planned: PlannedTarget) -> BaseChatModel:
     if planned.key in _STAYS and target.credential is not None:
         key = str(target.credential.get())
     named = {names[name]: value for name, value in target.params.items() if name in names}
-    common = {"model": target.model, "api_key": key, "base_url": endpoint.address}
+    common = {"model": target.model, "api_key": key, "base_url": endpoint.base_url}
     return build(planned, {**common, **named})
 
 
@@ -117,7 +115,7 @@ def _openai_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseChatMo
     body = {name: value for name, value in body.items() if value is not None}
     return _derived(_OpenAIModel, langchain.ChatOpenAI if reasons else langchain.BaseChatOpenAI)(
         **options,
-        default_headers=_headers(endpoint),
+        default_headers=dict(endpoint.extra_headers),
         default_query=dict(endpoint.extra_query),
         extra_body={**body, **endpoint.extra_body} or None,
         json_object=params.get("structured_output_mode") == "json_object",
@@ -149,7 +147,7 @@ def _anthropic_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseCha
     return _derived(_DiscreetModel, langchain.ChatAnthropic)(
         **options,
         anthropic_proxy=None,
-        default_headers=_headers(endpoint),
+        default_headers=dict(endpoint.extra_headers),
         max_retries=0,
         model_kwargs={name: value for name, value in more.items() if value},
         timeout=endpoint.timeout,
@@ -176,9 +174,9 @@ def _gemini_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseChatMo
     )
     sync, asynchronous = _gemini_transports()
     http_options = genai.types.HttpOptions(
-        base_url=endpoint.address,
+        base_url=endpoint.base_url,
         extra_body=dict(endpoint.extra_body) or None,
-        headers=_headers(endpoint),
+        headers=dict(endpoint.extra_headers),
         httpx_client=sync,
         httpx_async_client=asynchronous,
     )
@@ -210,14 +208,17 @@ class _LoopsClient(httpx.AsyncClient):
         return await client.send(request, **options)
 
 
+def _same(*names: str) -> dict[str, str]:
+    return {name: name for name in names}
+
+
+# Honcho's name of each parameter, and LangChain's.
+_PENALTIES = _same("frequency_penalty", "presence_penalty", "seed")
 _WIRES: dict[str, tuple[Mapping[str, str], Callable[..., BaseChatModel]]] = {
     "openai": (
         {
-            "temperature": "temperature",
-            "top_p": "top_p",
-            "frequency_penalty": "frequency_penalty",
-            "presence_penalty": "presence_penalty",
-            "seed": "seed",
+            **_same("temperature", "top_p"),
+            **_PENALTIES,
             "thinking_effort": "reasoning_effort",
             "max_output_tokens": "max_tokens",
             "stop_sequences": "stop",
@@ -226,40 +227,21 @@ _WIRES: dict[str, tuple[Mapping[str, str], Callable[..., BaseChatModel]]] = {
     ),
     "anthropic": (
         {
-            "temperature": "temperature",
-            "top_p": "top_p",
-            "top_k": "top_k",
+            **_same("temperature", "top_p", "top_k", "stop_sequences"),
             "max_output_tokens": "max_tokens",
-            "stop_sequences": "stop_sequences",
         },
         _anthropic_model,
     ),
     "gemini": (
         {
-            "temperature": "temperature",
-            "top_p": "top_p",
-            "top_k": "top_k",
-            "frequency_penalty": "frequency_penalty",
-            "presence_penalty": "presence_penalty",
-            "seed": "seed",
-            "max_output_tokens": "max_output_tokens",
+            **_same("temperature", "top_p", "top_k", "max_output_tokens"),
+            **_PENALTIES,
             "stop_sequences": "stop",
             "thinking_budget_tokens": "thinking_budget",
         },
         _gemini_model,
     ),
 }
-
-
-def _headers(endpoint: Endpoint) -> dict[str, str]:
-    """Return what is added to each request's headers."""
-    headers = {name: str(value) for name, value in endpoint.extra_headers.items()}
-    parts = urlsplit(endpoint.base_url)
-    if parts.username is None and parts.password is None:
-        return headers
-    # As httpx sends them; inside of an address they would be logged with each request.
-    user = f"{unquote(parts.username or '')}:{unquote(parts.password or '')}"
-    return {"Authorization": f"Basic {b64encode(user.encode()).decode()}", **headers}
 
 
 class _DiscreetModel(BaseChatModel):

@@ -27,25 +27,15 @@ NO_KEY = "not-needed"  # the SDKs insist on one, local servers on none
 
 
 class Key(NamedTuple):
-    """Hold where a target is, and what it is asked with.
+    """Hold where a target is, and what it is asked with."""
 
-    Args:
-        base_url: Its address, or None where there is none.
-        credential: What ``ask`` takes the key from; one that is missing raises there.
-        state: What is known of the key.
-    """
-
-    base_url: str | None
-    credential: Credential
+    base_url: str | None  # None where only the user knows it, and has not said it
+    credential: Credential  # gives the key to ``ask``; one that is missing raises there
     state: KeyState
 
 
 class MissingKey(ApiKey):
-    """Stand for a key that is not there: to a policy that is a failed authentication.
-
-    Args:
-        advice: What is missing, and what to do.
-    """
+    """Stand for a key that is not there: to a policy that is a failed authentication."""
 
     __slots__ = ("_advice",)
 

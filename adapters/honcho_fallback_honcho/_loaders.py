@@ -27,30 +27,18 @@ NO_CREDENTIALS: Mapping[str, Credential] = MappingProxyType({})
 
 
 class Reading(NamedTuple):
-    """Hold all agents' chains, and what is wrong with their configuration.
-
-    Args:
-        chains: By agent, in the order of Honcho's slots.
-        notices: What is wrong, each once.
-    """
+    """Hold all agents' chains, in the order of Honcho's slots, and what is wrong, each once."""
 
     chains: dict[str, tuple[PlannedTarget, ...]]
     notices: tuple[Notice, ...]
 
 
 class AgentPlan(NamedTuple):
-    """Hold what one agent's policy or chat model is made of.
-
-    Args:
-        agent: Its name.
-        chain: Its targets, the primary first.
-        config: Its options, with a timeout that fits every target.
-        observers: Its observers.
-    """
+    """Hold what one agent's policy or chat model is made of."""
 
     agent: str
     chain: tuple[PlannedTarget, ...]
-    config: FallbackConfig
+    config: FallbackConfig  # with a timeout that fits every target
     observers: tuple[FallbackObserver, ...]
 
 

@@ -35,7 +35,7 @@ def _known_transport(value: object) -> object:
 
 def _address(value: str | None) -> str | None:
     if value is not None and not is_address(value):
-        raise ValueError("pass an address such as https://llm.example/v1")
+        raise ValueError("pass an address such as https://llm.example/v1, a user as a header")
     return value
 
 

@@ -22,21 +22,13 @@ _FAMILIES = {
 
 
 class Notice(NamedTuple):
-    """Say what is wrong, where, and what to do.
-
-    Args:
-        name: The variable.
-        problem: What is wrong.
-        fix: What to do.
-        agents: The agents that it concerns; none where it is nobody's in particular.
-        elsewhere: Whether Honcho then sends data elsewhere than the settings say.
-    """
+    """Say which variable is wrong, why, and what to do."""
 
     name: str
     problem: str
     fix: str
-    agents: tuple[str, ...] = ()
-    elsewhere: bool = False
+    agents: tuple[str, ...] = ()  # that it concerns; none where it is nobody's in particular
+    elsewhere: bool = False  # whether Honcho then sends data elsewhere than the settings say
 
     def __str__(self) -> str:
         return f"{self.name}: {self.problem}; {self.fix}"

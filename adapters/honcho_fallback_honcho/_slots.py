@@ -24,16 +24,10 @@ SLOTS = {
 
 
 class Transport(NamedTuple):
-    """Say how a transport is reached.
+    """Say how a transport is reached."""
 
-    Args:
-        wire: Whose protocol it speaks: ``openai``, ``anthropic`` or ``gemini``.
-        base_url: Where it is, unless configured otherwise; None where only the user knows.
-        needs_key: Whether it requires a key.
-    """
-
-    wire: str
-    base_url: str | None
+    wire: str  # whose protocol it speaks: openai, anthropic or gemini
+    base_url: str | None  # unless configured otherwise; None where only the user knows
     needs_key: bool = True
 
 
@@ -59,7 +53,7 @@ class Endpoint:
     Args:
         transport: ``openai``, ``anthropic``, ``gemini``, ``lmstudio``, ``nous`` or
             ``openai_compatible``.
-        base_url: Its address, with a user and a password if it was configured so.
+        base_url: Its address.
         timeout: Seconds per request.
         extra_body: What is added to each request's body.
         extra_headers: What is added to each request's headers.
@@ -89,13 +83,8 @@ class Endpoint:
     @property
     def public_url(self) -> str:
         """Return scheme, host and port; all the rest of an address may hold a secret."""
-        return urlunsplit(urlsplit(self.address)._replace(path="", query="", fragment=""))
-
-    @property
-    def address(self) -> str:
-        """Return the address without user and password, for clients that get these otherwise."""
         parts = urlsplit(self.base_url)
-        return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
+        return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], "", "", ""))
 
 
 def key_name(transport: str) -> str:
@@ -111,12 +100,13 @@ def host_of(base_url: str) -> str:
 
 
 def is_address(base_url: str) -> bool:
-    """Tell whether something is an address that a request can be sent to."""
+    """Tell whether something is an address that a request can be sent to, without a user."""
     try:
         parts = urlsplit(base_url)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+        has_host = bool(parts.hostname) and parts.port != 0
     except ValueError:
         return False
+    return parts.scheme in {"http", "https"} and has_host and "@" not in parts.netloc
 
 
 def same_origin(one: str, other: str) -> bool:
@@ -127,9 +117,7 @@ def same_origin(one: str, other: str) -> bool:
 def is_loopback(base_url: str) -> bool:
     """Tell whether an address leads to this machine."""
     host = urlsplit(base_url).hostname or ""
-    return host in {"localhost", "::1"} or (
-        host.startswith("127.") and host.replace(".", "").isdigit()
-    )
+    return host in {"localhost", "::1"} or host.startswith("127.")
 
 
 def _origin(base_url: str) -> tuple[str, str | None, int | None]:

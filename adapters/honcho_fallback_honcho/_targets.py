@@ -23,13 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTarget:
-    """Hold one target, and what is known of it.
-
-    Args:
-        target: The target; its client is the endpoint.
-        endpoint: Where it is.
-        key: What is known of its key.
-    """
+    """Hold one target, whose client is the endpoint, and what is known of its key."""
 
     target: Target
     endpoint: Endpoint
@@ -115,7 +109,7 @@ def _planned(
         key.base_url,
         more.timeout or defaults.llm_default_timeout,
         more.extra_body or {},
-        more.extra_headers or {},
+        {name: str(value) for name, value in (more.extra_headers or {}).items()},
         more.extra_query or {},
     )
     params = read_parameters(settings)

@@ -3,12 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
-import signal
-import subprocess
-import sys
 import urllib.request
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anthropic
@@ -26,7 +21,6 @@ from tests.helpers.broken_server import AFTER_A_REQUEST
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
-ROOT = Path(__file__).resolve().parents[2]
 SAY: Any = [{"role": "user", "content": "hello"}]
 
 
@@ -123,20 +117,3 @@ def test_a_stream_is_cut_where_the_scenario_says(server: FaultServer) -> None:
     with pytest.raises((openai.APIConnectionError, httpx.RemoteProtocolError)):
         chat(server, "s08", words=words)
     assert len(words) == 8
-
-
-def test_ctrl_c_ends_it() -> None:
-    """Quietly, with what it said at its start."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "benchmarks.faults", "--port", "0"],
-        cwd=ROOT,
-        env=dict(os.environ),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout is not None
-    assert process.stdout.readline().startswith("base_url=http://127.0.0.1:")
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
-    assert (process.returncode, errors) == (0, "")

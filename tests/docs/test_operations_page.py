@@ -136,7 +136,7 @@ def test_which_calls_nobody_answered_and_why(incident: Path) -> None:
     assert printed.startswith("5 calls, 10 requests, 5 switches\n")
     rows = [line for line in printed.splitlines() if " exhausted   chat " in line]
     assert [row.partition(" ")[0] for row in rows] == ["41", "42", "43", "44", "45"]
-    assert rows[0].endswith("chat claude-sonnet-5 timeout -> gpt-5.5 authentication")
+    assert rows[0].endswith(f"chat {FALLBACK} timeout -> {PRIMARY} authentication")
     story = run(detail.replace("--call 17", "--call 41"), incident)
     assert "Nobody answered: every target that could be asked failed." in story
     assert "What to do: " in story

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import re
-import signal
 import subprocess
 import sys
 from functools import cache
@@ -193,25 +192,6 @@ def test_the_demo_fits_on_a_screen_and_shows_what_a_dead_primary_costs() -> None
     assert re.search(r"2\. groq/llama-4: answered in \d+ ms", done.stdout)
 
 
-@of_openai_3
-@pytest.mark.skipif(sys.platform == "win32", reason="signals are POSIX's")
-def test_an_interrupt_ends_the_demo_quietly() -> None:
-    """Ctrl-C while the bare SDK waits: status 130, no traceback, nothing more."""
-    with subprocess.Popen(
-        [sys.executable, EXAMPLES],
-        env=environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as demo:
-        assert demo.stdout is not None
-        while not demo.stdout.readline().endswith("the caller gets\n"):
-            assert demo.poll() is None
-        demo.send_signal(signal.SIGINT)
-        printed, complained = demo.communicate()
-    assert (demo.returncode, printed, complained) == (130, "", "")
-
-
 @pytest.mark.parametrize(
     ("name", "missing", "install"),
     [
@@ -230,11 +210,3 @@ def test_a_missing_package_is_named(name: str, missing: str, install: str) -> No
     assert missing in done.stderr
     assert install in done.stderr
     assert "Traceback" not in done.stderr
-
-
-def test_an_unknown_example_is_refused_with_the_known_ones() -> None:
-    """A wrong name costs no guess."""
-    known = sorted({*REQUESTS} | NO_SERVER | DURABLE | FRAMEWORKS | AGENTS | KEYS)
-    done = run("examples", "raw")
-    assert done.returncode == 1
-    assert done.stderr == (f"There is no example 'raw'; choose from {', '.join(known)}\n")

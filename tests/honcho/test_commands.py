@@ -241,12 +241,19 @@ def test_policies_from_objects_need_no_extra() -> None:
     assert done.stdout.strip() == "<FallbackPolicy unknown: openai/m>"
 
 
-def test_chat_models_name_the_extra_that_is_enough() -> None:
-    """Without LangChain the message names the extra that brings the providers' packages, too."""
+@pytest.mark.parametrize(
+    ("missing", "loader", "extra"),
+    [
+        ("pydantic_settings", "load_policies", "honcho"),
+        ("langchain_core", "load_chat_models", "providers"),
+    ],
+)
+def test_a_loader_names_the_extra_that_is_enough(missing: str, loader: str, extra: str) -> None:
+    """The ImportError says what to install."""
     code = (
-        "import sys; sys.modules['langchain_core'] = None\n"
-        "try:\n    from honcho_fallback_honcho import load_chat_models\n"
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        f"try:\n    from honcho_fallback_honcho import {loader}\n"
         "except ImportError as error:\n    print(error)"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'honcho-fallback[providers]'" in done.stdout
+    assert f"pip install 'honcho-fallback[{extra}]'" in done.stdout

@@ -7,8 +7,6 @@ from __future__ import annotations
 
 import json
 import logging
-import subprocess
-import sys
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -23,18 +21,15 @@ from honcho_fallback import (
     FallbackPolicy,
 )
 from honcho_fallback.testing import StatusError
-from honcho_fallback_honcho import Endpoint, load_chat_models, load_policies
+from honcho_fallback_honcho import Endpoint, load_policies
 from honcho_fallback_honcho._loaders import read_settings
 from honcho_fallback_honcho._model_settings import ModelSettings
 from honcho_fallback_honcho._settings import Settings, checked
 from tests.helpers.observers import Listener
-from tests.honcho.chat_models import settings
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Mapping
     from pathlib import Path
-
-    from tests.helpers.provider import ProviderServer
 
 
 KEYS = {
@@ -109,12 +104,10 @@ PARTIAL = "the fallback is ignored"
 RESULTS: list[tuple[dict[str, str], list[str], str]] = [
     ({f"{F}__TRANSPORT": "anthropic"}, [], PARTIAL),
     ({f"{F}__MODEL": "claude-haiku-4-5"}, [], PARTIAL),
-    ({f"{F}__MODEL": "qwen/qwen3.5-9b"}, [], PARTIAL),
     ({f"{F}__MODEL": "anthropic/x"}, ["anthropic/x"], ""),
     ({f"{F}__TRANSPORT": "openai", f"{F}__MODEL": "q/w"}, ["openai/q/w"], ""),
     ({f"{F}__TRANSPORT": "", f"{F}__MODEL": " "}, [], ""),
     ({F: ""}, [], ""),
-    ({F: "null"}, [], ""),
     ({F: "{}"}, [], ""),
     ({F: '{"transport":"","model":""}'}, [], ""),
     ({F: '{"transport":"gemini","model":"m"}'}, ["gemini/m"], ""),
@@ -192,6 +185,7 @@ def test_results_table(
             f"{F}__OVERRIDES__BASE_URL: pass an address such as",
         ),
         ({"LLM_OPENAI_BASE_URL": "https://"}, "LLM_OPENAI_BASE_URL: pass an address such as"),
+        ({"LLM_OPENAI_BASE_URL": "https://u:pw@p.example"}, "a user as a header"),
         ({"DERIVER_MODEL_CONFIG__OVERRIDES__API_KEY": "a b"}, "a sign no key has"),
     ],
 )
@@ -246,13 +240,8 @@ def test_every_suffix_has_its_effect() -> None:
         "cache_policy": {"mode": "prefix", "ttl_seconds": 3600, "key_version": "v1"},
     }
     assert params("openai", MAX_OUTPUT_TOKENS="50") == {"max_output_tokens": 50}
-    assert params("openai", THINKING_EFFORT="none")["thinking_effort"] == "none"
-
-
-def test_what_is_not_set_is_no_parameter() -> None:
-    """HON-009: nothing but the bound of the answer is added to what was configured."""
+    # HON-009: nothing but the bound of the answer is added to what was configured.
     assert params("gemini", CACHE_POLICY__MODE="none") == {"max_output_tokens": 2500}
-    assert params("openai", THINKING_BUDGET_TOKENS="2000")["max_output_tokens"] == 2500
 
 
 def test_provider_params_belong_to_the_endpoint() -> None:
@@ -430,13 +419,13 @@ def test_a_missing_key_is_a_failed_authentication_without_a_request() -> None:
     assert load_policies(environ)["deriver"].call(ask) == "not-needed"
 
 
-def test_a_password_in_an_address_is_shown_nowhere() -> None:
-    """HON-075: what is shown of an address holds no user; two accounts are two targets."""
+def test_of_an_address_the_host_is_shown() -> None:
+    """HON-075: its path and query may hold a secret, and tell two accounts apart."""
     environ = {
         f"{F}__TRANSPORT": "openai_compatible",
         f"{F}__MODEL": "m",
         f"{F}__API_KEY": "k",
-        f"{F}__BASE_URL": "https://us:pw@llm.example/tok/v1?k=pw",
+        f"{F}__BASE_URL": "https://llm.example/tok/v1?k=pw",
     }
     elsewhere = environ | {f"{F}__BASE_URL": "https://llm.example/v1"}
     target, same, other = (
@@ -444,9 +433,8 @@ def test_a_password_in_an_address_is_shown_nowhere() -> None:
     )
     assert target.endpoint == other.endpoint == "https://llm.example"
     assert target.identity == same.identity != other.identity
-    assert target.client.base_url == "https://us:pw@llm.example/tok/v1?k=pw"
     shown = f"{target!r} {target.client!r} {target.identity}"
-    assert not any(secret in shown for secret in ("pw", "us:", "tok"))
+    assert not any(secret in shown for secret in ("pw", "tok"))
 
 
 def test_the_environment_is_the_default_source(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -462,35 +450,13 @@ def test_a_path_as_the_first_argument_is_refused() -> None:
         load_policies(path)
 
 
-def test_a_missing_extra_is_named() -> None:
-    """Without pydantic-settings the ImportError says what to install."""
-    code = (
-        "import sys; sys.modules['pydantic_settings'] = None\n"
-        "try:\n    from honcho_fallback_honcho import load_policies\n"
-        "except ImportError as error:\n    print(error)"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "pip install 'honcho-fallback[honcho]'" in done.stdout
-
-
-LEVELS = [env for env in SLOTS.values() if env.startswith("DIALECTIC_")]
-ALL_LEVELS = ", and likewise ".join(
-    [f"{LEVELS[0]}__FALLBACK__MODEL", ", ".join(f"{env}__FALLBACK__MODEL" for env in LEVELS[1:])]
-)
-BOTH_DREAMS = (
-    "DREAM_DEDUCTION_MODEL_CONFIG__FALLBACK__MODEL"
-    ", and likewise DREAM_INDUCTION_MODEL_CONFIG__FALLBACK__MODEL"
-)
-
-
 # What nothing reads, and what is said of it.
 WRONG = {
-    "DIALECTIC_MODEL_CONFIG__FALLBACK__MODEL": ALL_LEVELS,
-    "dialectic_model_config__fallback__model": ALL_LEVELS,
-    "DREAM_MODEL_CONFIG__FALLBACK__MODEL": BOTH_DREAMS,
-    "DREAMER_MODEL_CONFIG__FALLBACK__MODEL": BOTH_DREAMS,
+    "DIALECTIC_MODEL_CONFIG__FALLBACK__MODEL": "is DIALECTIC_LEVELS__minimal__MODEL_CONFIG__FALL",
+    "dialectic_model_config__fallback__model": ", DIALECTIC_LEVELS__max__MODEL_CONFIG__FALLBACK",
+    "DREAMER_MODEL_CONFIG__FALLBACK__MODEL": "is DREAM_DEDUCTION_MODEL_CONFIG__FALLBACK__MODEL",
+    "DREAM_MODEL_CONFIG__FALLBACK__MODEL": "DREAM_INDUCTION_MODEL_CONFIG__FALLBACK__MODEL",
     "FALLBACK_MODEL_CONFIG__MODEL": f"the name is {F}__MODEL, and likewise DIALECTIC_LEVELS__",
-    "FALLBACK_MODEL_CONFIG": f"the name is {F}, and likewise",
     "MCP_MODEL_CONFIG__FALLBACK__MODEL": "the MCP server asks no model of its own",
     f"{F}__MODLE": "nothing reads it; check its spelling",
     "DERIVER_MODEL_CONFIG__FALLBAK__MODEL": "nothing reads it",
@@ -565,11 +531,6 @@ OPENAI, LOCAL, PROXY = "https://api.openai.com/v1", "http://localhost:1234/v1", 
         (
             {"MODEL": "openai/m", "OVERRIDES__BASE_URL": "http://api.openai.com/v1"},
             "http://api.openai.com/v1",
-            None,
-        ),
-        (
-            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": "https://api.openai.com@p.example/"},
-            "https://api.openai.com@p.example/",
             None,
         ),
         (
@@ -666,7 +627,7 @@ def test_a_key_goes_only_where_it_was_given_for(
             "LLM_NOUS_API_KEY: not set, so there is no key for inference-api.nousresearch.com",
         ),
         (
-            {"MODEL": "openai_compatible/m", "BASE_URL": "https://u:pw@p.example/v1?k=pw"},
+            {"MODEL": "openai_compatible/m", "BASE_URL": "https://p.example/v1?k=pw"},
             f"{F}__OVERRIDES__API_KEY: not set, so there is no key for p.example",
         ),
         ({"MODEL": "openai/m", "OVERRIDES__API_KEY_ENV": "NOBODY"}, "a variable that is not set"),
@@ -754,8 +715,8 @@ def wrapped(name: str, form: str) -> str:
         "json": f'{{"api_key": "{SECRET}", "model": "openai/m"}}',
         "broken json": f'{{"api_key": "{SECRET}"',
         "list": f'["{SECRET}"]',
-        "url": f"https://user:{SECRET}@p.example/{SECRET}?key={SECRET}",
-        "bad url": f"https://[{SECRET}",
+        "url": f"https://p.example/{SECRET}?key={SECRET}",
+        "bad url": f"https://user:{SECRET}@p.example",
     }
     # What a transport or a model is called is shown, and so is the name that a key is looked for.
     shown = name.endswith(("TRANSPORT", "MODEL", "API_KEY_ENV"))
@@ -789,39 +750,3 @@ def test_no_secret_is_ever_shown(name: str, form: str, strict: bool) -> None:
         logger.removeHandler(keeper)
         logger.setLevel(before)
     assert SECRET not in "\n".join(shown)
-
-
-MINE = {"workspace": "acme", "namespace": "team-a", "run_id": "r-17", "purpose": "summary"}
-
-
-def ask_policy(policies: Any) -> None:
-    policy = policies["deriver"]
-
-    def answer(attempt: Any) -> str:
-        if attempt.position == 0:
-            raise StatusError(503)
-        return "hello"
-
-    policy.call(answer, run=policy.start(metadata=MINE))
-
-
-def ask_chat_model(models: Any) -> None:
-    models["deriver"].invoke("hello", {"metadata": MINE})
-
-
-@pytest.mark.parametrize(
-    ("load", "ask"), [(load_policies, ask_policy), (load_chat_models, ask_chat_model)]
-)
-def test_an_observer_hears_of_the_agents_call(
-    load: Callable[..., Any], ask: Callable[[Any], None], providers: ProviderServer
-) -> None:
-    """Given to a loader, it hears each event once, with what the call says of itself."""
-    providers["openai"].fail(503)
-    source = settings(providers, "openai", "anthropic")
-    listener = Listener()
-    ask(load(source, observers=iter([listener])))
-    assert (listener.starts[0].metadata, listener.record.metadata) == (MINE, MINE)
-    assert listener.record.agent == "deriver"
-    assert len(listener.switches) == 1
-    with pytest.raises(FallbackConfigError, match="observers: got "):
-        load(source, observers=[object()])

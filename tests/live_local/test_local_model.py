@@ -1,4 +1,4 @@
-"""The tiny local model: the same every time, and a real server of it."""
+"""The tiny local model: a real server of it."""
 
 from __future__ import annotations
 
@@ -7,20 +7,10 @@ from typing import TYPE_CHECKING
 
 import openai
 
-from tests.helpers.local_model import write_tiny_gguf
-
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from openai.types.chat import ChatCompletionFunctionToolParam
 
     from tests.helpers.local_model import LocalModel
-
-
-def test_the_model_is_the_same_every_time(tmp_path: Path) -> None:
-    """The weights are code: the same bytes on every run."""
-    first, second = (write_tiny_gguf(tmp_path / name).read_bytes() for name in ("a", "b"))
-    assert first == second
 
 
 def test_the_local_model_speaks_words_and_calls_tools(local_model: LocalModel) -> None:

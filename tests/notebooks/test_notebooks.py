@@ -7,18 +7,13 @@ import re
 import socket
 import sys
 import tomllib
-from base64 import b64decode
 from importlib.metadata import packages_distributions
-from io import BytesIO
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import nbformat
-import numpy as np
 import pytest
 import rerun
-from matplotlib.image import imread
-from nbclient.exceptions import CellExecutionError
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
@@ -29,8 +24,6 @@ ROOT = Path(__file__).resolve().parent.parent.parent
 NOTEBOOKS = sorted(rerun.FOLDER.glob("*.ipynb"))
 MOST_LINES = 25
 KEEP_TREE = ast.PyCF_ONLY_AST | ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-DARK_PAGE = 0x1E / 0xFF  # the lightest of the usual ones: VS Code's
-LEAST_CONTRAST = 3  # what WCAG 2 asks of graphics
 # Where files lie, which ports were free, where objects were, which keys there are. Cassettes were
 # recorded at LM Studio's usual port.
 OF_A_MACHINE = re.compile(
@@ -140,38 +133,3 @@ def test_the_extra_names_whatever_the_notebooks_import() -> None:
         if extra.isdisjoint(map(canonicalize_name, owners.get(module, [])))
     ]
     assert missing == []
-
-
-def luminance(pixels: Any) -> Any:
-    """Return the relative luminance of sRGB values, as WCAG 2 defines it."""
-    linear = np.where(pixels <= 0.04045, pixels / 12.92, ((pixels + 0.055) / 1.055) ** 2.4)
-    return linear @ np.array([0.2126, 0.7152, 0.0722])
-
-
-@each_notebook
-def test_pictures_are_readable_on_light_and_dark_pages(path: Path) -> None:
-    """A picture has no background, asks for none, and its colours stand out from either page."""
-    for cell in code_cells(nbformat.read(path, as_version=4)):
-        for output in cell.outputs:
-            kinds = {kind for kind in output.get("data", {}) if kind.startswith("image/")}
-            if not kinds:
-                continue
-            assert kinds == {"image/png"}, f"{cell.id}: Jupyter hides others until it has run them"
-            assert "needs_background" not in output.metadata, cell.id
-            picture = imread(BytesIO(b64decode(output.data["image/png"])), format="png")
-            drawn = luminance(picture[picture[..., 3] == 1][:, :3])
-            assert (picture[..., 3] == 0).mean() > 0.3, f"{cell.id}: has a background"
-            for page in map(luminance, (np.ones(3), np.full(3, DARK_PAGE))):
-                lighter, darker = np.maximum(drawn, page), np.minimum(drawn, page)
-                contrast = (lighter + 0.05) / (darker + 0.05)
-                assert (contrast < LEAST_CONTRAST).mean() < 0.01, f"{cell.id}: too faint"
-
-
-@pytest.mark.timeout(SECONDS)
-def test_a_cell_that_raises_is_an_error(tmp_path: Path) -> None:
-    """A notebook cannot fail unseen."""
-    path = tmp_path / "broken.ipynb"
-    cell = nbformat.v4.new_code_cell("1 / 0")
-    nbformat.write(nbformat.v4.new_notebook(cells=[cell]), path)
-    with pytest.raises(CellExecutionError, match="ZeroDivisionError"):
-        rerun.run(path)

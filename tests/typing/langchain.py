@@ -13,11 +13,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 
-from honcho_fallback_langchain import (
-    FallbackChatModel,
-    FallbackMiddleware,
-    FallbackRunnable,
-)
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 
 if TYPE_CHECKING:
     from langchain_core.language_models import BaseChatModel
@@ -56,13 +52,11 @@ FallbackMiddleware(fallback, credentials=[None, None])
 
 FallbackChatModel(primary, patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
 FallbackChatModel(primary, temperature=0)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # a candidate's
-FallbackChatModel(primary, exception_key="e")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
 FallbackChatModel(primary, reset="never")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no such literal
 FallbackChatModel(primary, tags="a")  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # a list
 FallbackChatModel(length)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no runnable
 FallbackRunnable(RunnableLambda(length), tags=["a"])  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # with_config has them
 FallbackMiddleware(fallback, patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
-FallbackMiddleware(fallback, name="a")  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
 FallbackMiddleware(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # neither a model nor a name
 model.no_such_thing  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue] # noqa: B018 # delegation is no excuse
 model.invoke(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no chat model's input
@@ -74,8 +68,6 @@ def a_model_answers() -> None:
     assert_type(model.invoke("hi"), AIMessage)
     assert_type(model.invoke([HumanMessage("hi")], {"tags": ["one"]}, stop=["."]), AIMessage)
     assert_type(model.batch(["hi", "ho"]), list[AIMessage])
-    for chunk in model.stream("hi"):
-        assert_type(chunk, AIMessageChunk)
     with closing(model.stream("hi")) as chunks:
         assert_type(next(chunks), AIMessageChunk)
 
@@ -83,8 +75,6 @@ def a_model_answers() -> None:
 async def a_model_answers_in_a_task() -> None:
     assert_type(await model.ainvoke("hi"), AIMessage)
     assert_type(await model.abatch(["hi", "ho"]), list[AIMessage])
-    async for chunk in model.astream("hi"):
-        assert_type(chunk, AIMessageChunk)
     async with aclosing(model.astream("hi")) as chunks:
         assert_type(await anext(chunks), AIMessageChunk)
 
@@ -120,11 +110,6 @@ async def any_runnable() -> None:
         assert_type(chunk, int)
     async for chunk in lengths.astream("hi"):
         assert_type(chunk, int)
-
-
-def whole_chains() -> None:
-    texts = prompt | model | StrOutputParser()
-    assert_type(FallbackRunnable(texts, texts, name="texts").invoke({"question": "hi"}), str)
 
 
 def agents() -> None:
