@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
@@ -35,7 +34,6 @@ from honcho_fallback_langchain._callbacks import (
     detach_langfuse,
     parented_like,
     show_tokens,
-    shows_tokens_itself,
 )
 from honcho_fallback_langchain._candidates import parameters_of, streams
 from honcho_fallback_langchain._message_history import as_it_thinks, for_provider
@@ -75,9 +73,7 @@ if TYPE_CHECKING:
     from honcho_fallback_langchain._options import Partial
 
 _END: Any = object()
-_AS_AROUND = nullcontext()  # one for all calls: it holds nothing
 _VERSIONS = {"lc_versions"}
-_READING = (IndexError, UnboundLocalError, ValueError)  # what reading an answer may raise
 
 # Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
 # only the very classes count.
@@ -114,6 +110,7 @@ class Call(ABC):
     failed: list[dict[str, Any]] | None = None  # the attempts before it, once needed
     manager: Any = None  # of a run of this call's own, where somebody listens
     is_heard = True  # whether anybody may listen
+    reads = False  # whether it makes something of answers, as a chain's parser does
     wants_content = False
     shows_tokens: bool | None = None  # to somebody, once it is known
 
@@ -167,7 +164,7 @@ class Call(ABC):
         configurable = config.get("configurable") or {}
         session = next(filter(None, map(configurable.get, _SESSIONS)), None)
         session = session if session is None else str(session)
-        with parented_like(self.detached) if self.detached.stand_ins else _AS_AROUND:
+        with parented_like(self.detached):
             self.run = policy.start(turn=turn, session=session, metadata=metadata, unfit=unfit)
         if self.wants_content:
             self.run.report(input=call_input)
@@ -203,33 +200,39 @@ class Call(ABC):
 
     def ask(self, attempt: Attempt) -> Any:
         """Ask one candidate, whose requests end with the attempt."""
-        token = ATTEMPTS.set((*ATTEMPTS.get(), attempt))
+        request = self.next_request(attempt)
         try:
-            return self.finish(attempt, self.send(self.next_request(attempt)))
+            with self.asking(request, attempt):
+                answer = self.send(request)
+            return self.finish(attempt, answer)
         except BaseException as error:
             self.close_gate(error)
-            if isinstance(error, REFUSING):
-                raise_unsendable(error)
             raise
-        finally:
-            ATTEMPTS.reset(token)
 
     async def aask(self, attempt: Attempt) -> Any:
         """Ask one candidate; the task ends it with the attempt."""
+        request = await self.anext_request(attempt)
+        gate, model = self.gate, self.chain.links[attempt.position].model
         try:
-            request = await self.anext_request(attempt)
-            gate, model = self.gate, self.chain.links[attempt.position].model
-            if gate is None or not streams(model):
-                return self.finish(attempt, await self.asend(request))
-            # Somebody reads tokens: they come as a stream's, and so do its limits on silence.
-            async with gate.limit(attempt):
-                answer = await self.asend(request)
+            with self.asking(request):
+                if gate is None or not streams(model):
+                    answer = await self.asend(request)
+                else:  # somebody reads tokens: as a stream's they come, with limits on silence
+                    async with gate.limit(attempt):
+                        answer = await self.asend(request)
             return self.finish(attempt, answer)
         except BaseException as error:
             await self.aclose_gate(error)
-            if isinstance(error, REFUSING):
-                raise_unsendable(error)
             raise
+
+    def asking(self, request: Request, attempt: Attempt | None = None) -> Asking:
+        """Return the context to ask in.
+
+        Args:
+            request: What is asked.
+            attempt: With which its requests end, where nobody else has seen to that.
+        """
+        return Asking(request.config, attempt, reads=self.reads)
 
     def next_request(self, attempt: Attempt) -> Request:
         """Return what an attempt sends; an answer before it was refused."""
@@ -262,16 +265,13 @@ class Call(ABC):
         if self.wants_content:  # and what it cost
             candidate = with_stream_usage(candidate)
             self.run.report(parameters=parameters_of(attempt.target.client, settings))
-        config, link = self.config, self.chain.links[attempt.position]
+        config = self.config
         callbacks = config.get("callbacks") if self.manager is None else self.manager.get_child()
         if self.shows_tokens is None and callbacks:  # each attempt's have the same handlers
             self.shows_tokens = show_tokens(callbacks)
-        has_own = link.binds_callbacks or getattr(link.model, "callbacks", None)
-        shows_own = has_own and shows_tokens_itself(candidate)
-        if self.shows_tokens or shows_own:  # nothing before there is content to show
-            self.gate = gate = Gate(None if self.partial == "replace" else self.run)
-            candidate = gate.before_own(candidate) if shows_own else candidate
-            callbacks = callbacks and gate.before(callbacks)
+        if self.shows_tokens:  # nothing before there is content to show
+            self.gate = Gate(None if self.partial == "replace" else self.run)
+            callbacks = self.gate.before(callbacks)
         if callbacks is not config.get("callbacks"):
             config = cast("RunnableConfig", {**config, "callbacks": callbacks})
         description: dict[str, Any] = {}
@@ -315,19 +315,15 @@ class Call(ABC):
 
 
 class Asking:
-    """A context to ask a candidate in; what cannot be read of its answer leaves it as such.
+    """A context to ask a candidate in; what it cannot send or read leaves it as such.
 
     A stream enters it once for each chunk.
-
-    Args:
-        config: The candidate's.
-        attempt: With which its requests end, where nobody else has seen to that.
     """
 
-    __slots__ = ("_attempt", "_config", "_tokens")
+    __slots__ = ("_attempt", "_config", "_reads", "_tokens")
 
-    def __init__(self, config: RunnableConfig, attempt: Attempt | None = None) -> None:
-        self._config, self._attempt = config, attempt
+    def __init__(self, config: RunnableConfig, attempt: Attempt | None, *, reads: bool) -> None:
+        self._config, self._attempt, self._reads = config, attempt, reads
 
     def __enter__(self) -> None:
         attempt = self._attempt
@@ -339,9 +335,13 @@ class Asking:
         if attempts is not None:
             ATTEMPTS.reset(attempts)
         var_child_runnable_config.reset(config)
-        if isinstance(error, _READING) and (why := unread_because(error)) is not None:
+        if not isinstance(error, Exception):
+            return
+        if self._reads and (why := unread_because(error)) is not None:
             is_whole = not isinstance(error, IndexError)
             raise (unfit(why, error) if is_whole else unreadable(why)) from error
+        if isinstance(error, REFUSING):
+            raise_unsendable(error)
 
 
 class ChainCall(Call):
@@ -355,6 +355,7 @@ class ChainCall(Call):
         kwargs: The caller's.
     """
 
+    reads = True
     attempt: Attempt  # that streams
     attempt_of_chunks: Attempt | None = None
     unparsed: tuple[()] | tuple[Any] = ()  # the last answer that nothing was parsed of
@@ -445,19 +446,15 @@ class ChainCall(Call):
         callbacks: Any = request.config.get("callbacks")
         if request.description:
             callbacks.add_metadata(request.description)
-        if self.is_heard and attempt.number > 1:
-            callbacks.add_tags([f"fallback:attempt:{attempt.number}"])
         return request
 
     def send(self, request: Request) -> Any:
-        with Asking(request.config):
-            return request.candidate.invoke(request.messages, request.config, **request.settings)
+        return request.candidate.invoke(request.messages, request.config, **request.settings)
 
     async def asend(self, request: Request) -> Any:
-        with Asking(request.config):
-            return await request.candidate.ainvoke(
-                request.messages, request.config, **request.settings
-            )
+        return await request.candidate.ainvoke(
+            request.messages, request.config, **request.settings
+        )
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Return an answer as it is handed out, if it holds what it was asked for."""
@@ -484,7 +481,7 @@ class ChainCall(Call):
         request = self.next_request(attempt)
         self.attempt = attempt  # a stream without content is handed out after its call has ended
         chunks = request.candidate.stream(request.messages, request.config, **request.settings)
-        asking, last = Asking(request.config, attempt), NOTHING
+        asking, last = self.asking(request, attempt), NOTHING
         try:
             while True:
                 with asking:
@@ -496,8 +493,6 @@ class ChainCall(Call):
                 yield NOTHING
         except BaseException as error:
             self.close_gate(error)
-            if isinstance(error, REFUSING):
-                raise_unsendable(error)
             raise
         finally:
             if isinstance(chunks, Generator):
@@ -508,7 +503,7 @@ class ChainCall(Call):
         request = await self.anext_request(attempt)
         self.attempt = attempt  # as in ask_for_stream
         chunks = request.candidate.astream(request.messages, request.config, **request.settings)
-        asking, last = Asking(request.config), NOTHING
+        asking, last = self.asking(request), NOTHING
         try:
             while True:
                 with asking:
@@ -520,8 +515,6 @@ class ChainCall(Call):
                 yield NOTHING
         except BaseException as error:
             await self.aclose_gate(error)
-            if isinstance(error, REFUSING):
-                raise_unsendable(error)
             raise
         finally:
             if isinstance(chunks, AsyncGenerator):

@@ -13,7 +13,7 @@ from then on nobody else can be asked.
 from __future__ import annotations
 
 import asyncio
-from contextlib import ExitStack, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, nullcontext, suppress
 from functools import cache, partial
 from inspect import iscoroutinefunction
 from threading import Lock
@@ -30,8 +30,6 @@ from typing import (
 
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, BaseCallbackManager
 from langchain_core.callbacks.manager import ahandle_event, handle_event
-from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.tracers.base import BaseTracer
 from langchain_core.tracers.log_stream import LogStreamCallbackHandler
 
@@ -40,8 +38,6 @@ from honcho_fallback_langchain._outputs import has_content
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Callable, Iterable, Mapping, Sequence
     from contextlib import AbstractContextManager
-
-    from langchain_core.runnables import Runnable
 
     from honcho_fallback import Attempt, FallbackPolicy, FallbackRun
 
@@ -74,10 +70,11 @@ class Detached(NamedTuple):
 
     handlers: tuple[object, ...] = ()
     parent_run_id: object = None
-    stand_ins: tuple[LangfuseStandIn, ...] = ()
+    stand_in: LangfuseStandIn | None = None
 
 
 NOT_DETACHED = Detached()
+_AS_AROUND = nullcontext()  # one for all calls: it holds nothing
 
 
 def detach_langfuse(callbacks: Any, policy: FallbackPolicy) -> tuple[Any, Detached]:
@@ -87,27 +84,24 @@ def detach_langfuse(callbacks: Any, policy: FallbackPolicy) -> tuple[Any, Detach
     langfuse = [one for one in callbacks.handlers if _is_langfuse(type(one))]
     if not langfuse:  # as mostly; only otherwise are the observers looked through
         return callbacks, NOT_DETACHED
-    stand_ins = [one for one in policy.observers if isinstance(one, LangfuseStandIn)]
-    stand_ins = [one for one in stand_ins if one.replaces_langfuse_callbacks]
-    if not stand_ins:
-        return callbacks, NOT_DETACHED
-    manager = callbacks.copy()
-    for handler in langfuse:
-        manager.remove_handler(handler)
-    return manager, Detached(tuple(langfuse), manager.parent_run_id, tuple(stand_ins))
+    for one in policy.observers:
+        if isinstance(one, LangfuseStandIn) and one.replaces_langfuse_callbacks:
+            manager = callbacks.copy()
+            for handler in langfuse:
+                manager.remove_handler(handler)
+            return manager, Detached(tuple(langfuse), manager.parent_run_id, one)
+    return callbacks, NOT_DETACHED
 
 
 def _is_langfuse(kind: type) -> bool:
     return kind.__module__.startswith("langfuse.")
 
 
-def parented_like(detached: Detached) -> ExitStack:
+def parented_like(detached: Detached) -> AbstractContextManager[None]:
     """Return a context for the start of a call: it nests the call where the handlers would."""
-    stack = ExitStack()
-    for stand_in in detached.stand_ins:
-        context = stand_in.in_place_of([*detached.handlers], detached.parent_run_id)
-        stack.enter_context(context)
-    return stack
+    if detached.stand_in is None:
+        return _AS_AROUND
+    return detached.stand_in.in_place_of([*detached.handlers], detached.parent_run_id)
 
 
 # What an attempt shows, and who sees it.
@@ -184,21 +178,6 @@ class Gate:
         handlers: Any = callbacks
         changed = [self._proxy(one) if _shows_tokens(one.__class__) else one for one in handlers]
         return cast("CallbacksT", changed)
-
-    def before_own(self, candidate: Runnable[Any, Any]) -> Runnable[Any, Any]:
-        """Return a candidate whose own handlers stand behind the gate, too."""
-        if isinstance(candidate, RunnableBindingBase):
-            bound, config = self.before_own(candidate.bound), candidate.config
-            callbacks = config.get("callbacks")
-            if show_tokens(callbacks):
-                config = {**config, "callbacks": self.before(callbacks)}
-            elif bound is candidate.bound:
-                return candidate
-            return candidate.model_copy(update={"bound": bound, "config": config})
-        callbacks = getattr(candidate, "callbacks", None)
-        if isinstance(candidate, BaseChatModel) and show_tokens(callbacks):
-            return candidate.model_copy(update={"callbacks": self.before(callbacks)})
-        return candidate
 
     def close(self, error: BaseException | None) -> None:
         """Report what is held back: of an attempt that failed, only that its runs are over."""
@@ -302,15 +281,6 @@ def show_tokens(callbacks: object) -> bool:
     """Tell whether any handler shows tokens to somebody; a proxy has the class of its own."""
     handlers: Any = getattr(callbacks, "handlers", callbacks)
     return any(_shows_tokens(one.__class__) for one in handlers or ())
-
-
-def shows_tokens_itself(candidate: object) -> bool:
-    """Tell whether a candidate has handlers of its own that show tokens."""
-    while isinstance(candidate, RunnableBindingBase):
-        if show_tokens(candidate.config.get("callbacks")):
-            return True
-        candidate = candidate.bound
-    return isinstance(candidate, BaseChatModel) and show_tokens(candidate.callbacks)
 
 
 @cache

@@ -31,13 +31,11 @@ class Link(NamedTuple):
         model: The chat model in it, or None.
         reader: Who reads a history there, or None where no provider is known, or a prompt comes
             before the model.
-        binds_callbacks: Whether callbacks were bound to it.
         parses: Whether it is a chain that ends in a parser.
     """
 
     model: BaseChatModel | None
     reader: Reader | None
-    binds_callbacks: bool
     parses: bool
 
 
@@ -94,12 +92,10 @@ class Chain:
 
 def _link(target: Target, targets: tuple[Target, ...]) -> Link:
     part: Any = target.client
-    binds = False
     while isinstance(part, RunnableBindingBase):
-        binds = binds or bool(part.config.get("callbacks"))
         part = part.bound
     is_sequence = isinstance(part, RunnableSequence)
     takes_messages = target.provider and first_chat_model(part.first if is_sequence else part)
     reader = Reader.of(target, targets) if takes_messages else None
     parses = is_sequence and isinstance(part.last, BaseLLMOutputParser)
-    return Link(chat_model_of(target.client), reader, binds, parses)
+    return Link(chat_model_of(target.client), reader, parses)

@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, cast
 
-from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -27,7 +26,7 @@ from honcho_fallback_langchain._metadata import KEY
 from honcho_fallback_langchain._sdk import differ, integration_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Iterable, Sequence
 
     from honcho_fallback import Target
     from honcho_fallback.providers import CallIds
@@ -59,7 +58,7 @@ class Reader(NamedTuple):
         """Describe a target of a chain."""
         provider = Provider.named(target.provider or "")
         writes = _format_of(target) or provider.family
-        return cls(target, chain, provider, writes, is_same_provider(target, chain[0]))
+        return cls(target, chain, provider, writes, target.provider == chain[0].provider)
 
     @property
     def writes(self) -> Provider:
@@ -102,19 +101,6 @@ def _format_of(target: Target) -> str | None:
         or getattr(model, "output_version", None) == "responses/v1"
     )
     return RESPONSES if responses else "openai"
-
-
-def is_same_provider(one: Target, other: Target) -> bool:
-    """Tell whether two targets ask one provider.
-
-    A chat model that does not say whom it asks is named after its class in traces; two of a class
-    may ask different providers.
-    """
-    if one is other:
-        return True
-    model = first_chat_model(one.client)
-    named = model is None or type(model)._get_ls_params is not BaseChatModel._get_ls_params  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # what every integration overrides
-    return named and one.provider == other.provider
 
 
 def for_provider(given: Any, reader: Reader) -> Any:
@@ -256,7 +242,7 @@ def _is_plain(message: Any) -> bool:
 
 def _changes(message: BaseMessage, reader: Reader) -> dict[str, Any]:
     if isinstance(message, AIMessage) and _is_foreign(message, reader):
-        return _shared_by_all(message, reader)
+        return _shared_by_all(message)
     if not is_list(message.content):
         return {}
     return _changed(message, {"content": reader.unmarked(message.content)})
@@ -290,21 +276,14 @@ def _author_of(message: BaseMessage, what: str = "target") -> str | None:
     return str(attempts[-1].get(what)) if attempts else None
 
 
-def _shared_by_all(message: AIMessage, reader: Reader) -> dict[str, Any]:
-    """Return what has to change for only text and tool calls to remain.
-
-    Calls that have a block of their own stay in it where the reader speaks the same wire: their
-    results answer that block.
-    """
+def _shared_by_all(message: AIMessage) -> dict[str, Any]:
+    """Return what has to change for only text and tool calls to remain."""
     text: Any = message.content
-    calls: list[dict[str, Any]] = []
     given = message.response_metadata
     is_kept = str(given.get("id")).startswith(_SERVER_IDS)
     fields: dict[str, Any] = {"response_metadata": _without(given, "id") if is_kept else given}
     if is_list(text) and not all(map(_is_plain_text, _blocks(message))):
-        fields |= _text_and_calls(message)
-        text = fields["content"]
-        calls = [*_client_calls(message)] if reader.format == RESPONSES else []
+        text = _text_in(message)
         fields["response_metadata"] = _without(fields["response_metadata"], "output_version")
     extra = message.additional_kwargs
     if any(extra[name] for name in extra.keys() - _SHARED_KWARGS):
@@ -314,17 +293,12 @@ def _shared_by_all(message: AIMessage, reader: Reader) -> dict[str, Any]:
         fields["id"] = None
     if isinstance(text, str) and not text.strip():
         text = ""  # some refuse blank text; none at all is no text block
-    if calls:
-        text = [*([{"type": "text", "text": text}] if text else []), *calls]
     return _changed(message, {**fields, "content": text})
 
 
-def _text_and_calls(message: AIMessage) -> dict[str, Any]:
-    """Return an answer's content as its text, and all its calls beside it."""
+def _text_in(message: AIMessage) -> str:
     content = cast("Block | list[Block]", message.content)
-    text = content if isinstance(content, str) else "".join(map(_text_of, _blocks(message)))
-    calls = [*message.tool_calls, *_calls_only_in_blocks(message)]
-    return {"content": text, "tool_calls": calls}
+    return content if isinstance(content, str) else "".join(map(_text_of, _blocks(message)))
 
 
 def _without(entries: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -343,27 +317,6 @@ def _text_of(block: Block) -> str:
     return str(block.get(_TEXT_IN.get(str(block.get("type")), "")) or "")
 
 
-def _calls_only_in_blocks(message: AIMessage) -> list[dict[str, Any]]:
-    """Find calls that a hand-written message has among its blocks alone."""
-    listed = {call["id"] for call in (*message.tool_calls, *message.invalid_tool_calls)}
-    return [
-        {"name": block["name"], "args": block["input"], "id": block["id"], "type": "tool_call"}
-        for block in _dicts(_blocks(message))
-        if block.get("type") == "tool_use"
-        and block.get("id") not in listed
-        and isinstance(block.get("input"), dict)
-    ]
-
-
-def _client_calls(message: AIMessage) -> Iterator[dict[str, Any]]:
-    """Find the calls that a client answers, without what only the account knows."""
-    for block in _dicts(_blocks(message)):
-        # LangChain's version 1 wraps what it has no block for.
-        call = block.get("value") if block.get("type") == "non_standard" else block
-        if is_block(call) and call.get("type") in _CLIENT_CALLS:
-            yield _without(call, *_CLIENT_CALLS[call["type"]])
-
-
 # Tool-call ids: valid for the reader, and distinct over the whole history.
 
 
@@ -372,12 +325,21 @@ def _valid_ids(message: BaseMessage, ids: CallIds, reader: Reader) -> dict[str, 
 
     An answer with a new id keeps its text and its calls: its blocks name the old one.
     """
+    if isinstance(message, ToolMessage):
+        return _changed(message, {"tool_call_id": ids.of_result(message.tool_call_id)})
     if not isinstance(message, AIMessage):
-        return _results_renamed(message, ids)
-    plain: dict[str, Any] = _text_and_calls(message)
-    plain["invalid_tool_calls"] = message.invalid_tool_calls
-    calls = {name: plain[name] for name in ("tool_calls", "invalid_tool_calls")}
-    call_ids: list[str] = [one["id"] for some in calls.values() for one in some if one["id"]]
+        blocks: list[Block] = [
+            {**one, "tool_use_id": ids.of_result(one["tool_use_id"])}
+            if is_block(one) and "tool_use_id" in one
+            else one
+            for one in _blocks(message)
+        ]
+        return _changed(message, {"content": blocks}) if blocks else {}
+    calls: dict[str, list[Any]] = {
+        "tool_calls": message.tool_calls,
+        "invalid_tool_calls": message.invalid_tool_calls,
+    }
+    call_ids: list[Any] = [one["id"] for some in calls.values() for one in some if one["id"]]
     writer = message.response_metadata.get("model_provider")
     own = isinstance(writer, str) and reader.may_read(writer, _author_of(message))
     new_ids = ids.of_calls(call_ids, own=own) if call_ids else []
@@ -388,25 +350,7 @@ def _valid_ids(message: BaseMessage, ids: CallIds, reader: Reader) -> dict[str, 
         name: [{**call, "id": next(left) if call["id"] else None} for call in some]
         for name, some in calls.items()
     }
-    return plain | renamed
-
-
-def _results_renamed(message: BaseMessage, ids: CallIds) -> dict[str, Any]:
-    fields: dict[str, Any] = {}
-    renamed: Callable[[str], str] = ids.of_result
-    if isinstance(message, ToolMessage):
-        fields["tool_call_id"] = ids.of_result(message.tool_call_id)
-        # A block of a tool's message is the same result; one of another call is left alone.
-        new_ids = {message.tool_call_id: fields["tool_call_id"]}
-        renamed = lambda call_id: new_ids.get(call_id, call_id)  # noqa: E731 # in place of the other
-    if is_list(message.content):
-        fields["content"] = [
-            {**one, "tool_use_id": renamed(one["tool_use_id"])}
-            if is_block(one) and "tool_use_id" in one
-            else one
-            for one in _blocks(message)
-        ]
-    return _changed(message, fields)
+    return {"content": _text_in(message), **renamed}
 
 
 def _with(message: BaseMessage, changes: dict[str, Any]) -> BaseMessage:
@@ -436,8 +380,3 @@ _SERVER_IDS: Final = ("msg_", "resp_")  # OpenAI looks for what such an id names
 _TEXT_IN: Final = {"text": "text", "output_text": "text", "refusal": "refusal"}
 # Blocks that a client answers, and the fields of theirs that name what the account keeps. The
 # answer to a request for approval names it.
-_CLIENT_CALLS: Final[Mapping[str, tuple[str, ...]]] = {
-    "apply_patch_call": ("id",),
-    "custom_tool_call": ("id",),
-    "mcp_approval_request": (),
-}

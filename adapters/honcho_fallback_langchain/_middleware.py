@@ -25,8 +25,7 @@ from langchain.agents.middleware.types import (
 )
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables.config import merge_configs, set_config_context
-from langchain_core.runnables.utils import coro_with_context
+from langchain_core.runnables.config import merge_configs
 from langgraph.channels import UntrackedValue  # pyright: ignore[reportMissingTypeStubs] # the mark py.typed does not reach this folder
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
@@ -202,13 +201,12 @@ class AgentCall(Call):
             changes["messages"] = sent.messages
         if sent.settings is not request.model_settings:
             changes["model_settings"] = sent.settings
-        model, described = sent.candidate, dict[str, Any]()
+        model = sent.candidate
         if sent.description:  # the model's run says which attempt it is, where that helps
-            described["metadata"] = {**(model.metadata or {}), **sent.description}
-        if attempt.number > 1:
-            described["tags"] = [*(model.tags or []), f"fallback:attempt:{attempt.number}"]
-        if described or model is not request.model:
-            changes["model"] = model.model_copy(update=described) if described else model
+            metadata = {**(model.metadata or {}), **sent.description}
+            model = model.model_copy(update={"metadata": metadata})
+        if model is not request.model:
+            changes["model"] = model
         if attempt.position > 0:
             given = {one.name: getattr(request, one.name) for one in fields(request)}
             return FallbackRequest(**{**given, **changes})
@@ -226,26 +224,19 @@ class AgentCall(Call):
             (changes["system_message"],) = for_provider([request.system_message], reader)
         return changes
 
-    def config_of(self, request: Request) -> RunnableConfig:
-        """Return the config of an attempt; a middleware inside may ask another model."""
+    def request_to(self, attempt: Attempt, candidate: Any) -> Request:
+        """Return what an attempt sends; a middleware inside may ask another model."""
+        request = super().request_to(attempt, candidate)
         if not self.required:
-            return request.config
-        boundary = Boundary(self.required, self.around, request.attempt)
-        return merge_configs(request.config, {"callbacks": [boundary]})
+            return request
+        boundary = Boundary(self.required, self.around, attempt)
+        return request._replace(config=merge_configs(request.config, {"callbacks": [boundary]}))
 
     def send(self, request: Request) -> Any:
-        model_request, config = self.model_request(request), self.config_of(request)
-        if config is self.around:
-            return self.handler(model_request)
-        with set_config_context(config) as context:
-            return context.run(self.handler, model_request)
+        return self.handler(self.model_request(request))
 
     async def asend(self, request: Request) -> Any:
-        model_request, config = self.model_request(request), self.config_of(request)
-        if config is self.around:
-            return await self.handler(model_request)
-        with set_config_context(config) as context:
-            return await coro_with_context(self.handler(model_request), context)
+        return await self.handler(self.model_request(request))
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Return the message in a response, for whoever judges it, and keep the response."""

@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 
     from honcho_fallback import Attempt, Credential
 
-T = TypeVar("T")
 PartT = TypeVar("PartT")
 CandidateT = TypeVar("CandidateT", bound=Runnable[Any, Any])
 
@@ -53,16 +52,8 @@ class Integration(NamedTuple):
 
 def integration_of(model: Any) -> Integration | None:
     """Look a chat model up, or the integration that it is built on."""
-    return by_class(model, INTEGRATIONS)
-
-
-def by_class(model: Any, table: Mapping[tuple[str, str], T]) -> T | None:
-    """Look a chat model up in a table by the distribution and the name of one of its classes."""
-    for base in type(model).__mro__:
-        entry = table.get((base.__module__.partition(".")[0], base.__name__))
-        if entry is not None:
-            return entry
-    return None
+    classes = ((base.__module__.partition(".")[0], base.__name__) for base in type(model).__mro__)
+    return next((INTEGRATIONS[one] for one in classes if one in INTEGRATIONS), None)
 
 
 # Retries.

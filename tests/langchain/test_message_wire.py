@@ -21,7 +21,6 @@ from langchain_core.messages import (
     ToolMessage,
 )
 from langchain_core.tools import tool
-from langchain_openai import AzureChatOpenAI
 
 from honcho_fallback_langchain import FallbackChatModel
 from honcho_fallback_langchain._candidates import identify
@@ -248,87 +247,6 @@ def test_a_provider_reads_its_own_messages_untouched(providers: ProviderServer, 
 
 
 # --- two accounts of one API
-
-CUSTOM = {
-    "type": "custom_tool_call",
-    "id": "ctc_1",
-    "call_id": "call_1",
-    "name": "run",
-    "input": "ls",
-    "status": "completed",
-}
-PATCH = {
-    "type": "apply_patch_call",
-    "id": "apc_1",
-    "call_id": "call_2",
-    "status": "completed",
-    "operation": {"type": "delete_file", "path": "a.txt"},
-}
-APPROVAL = {
-    "type": "mcp_approval_request",
-    "id": "mcpr_1",
-    "name": "roll",
-    "server_label": "dice",
-    "arguments": "{}",
-}
-ANSWERS: dict[str, tuple[Json, BaseMessage]] = {
-    "custom tool": (
-        CUSTOM,
-        ToolMessage(
-            [{"type": "custom_tool_call_output", "output": "a.txt"}], tool_call_id="call_1"
-        ),
-    ),
-    "patch": (
-        PATCH,
-        HumanMessage(
-            [{"type": "apply_patch_call_output", "call_id": "call_2", "status": "completed"}]
-        ),
-    ),
-    "approval": (
-        APPROVAL,
-        HumanMessage(
-            [
-                {
-                    "type": "mcp_approval_response",
-                    "approval_request_id": "mcpr_1",
-                    "approve": True,
-                }
-            ]
-        ),
-    ),
-}
-
-
-@pytest.mark.parametrize("version", [None, "v1"], ids=["native", "v1"])
-@pytest.mark.parametrize("what", ANSWERS)
-def test_what_a_client_answers_goes_on_at_another_account_of_the_same_api(
-    providers: ProviderServer, what: str, version: str | None
-) -> None:
-    """OpenAI's primary dies behind a call of its own kind, and Azure takes its result."""
-    call, result = ANSWERS[what]
-    reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "hidden"}
-    first = providers.new("openai", rules=ResponsesRules())
-    first.reply(Reply(body=responses_answer(reasoning, response_text("Let me.", "msg_1"), call)))
-    first.fail(503)
-    second = providers.new("azure", rules=ResponsesRules())
-    second.reply(Reply(body=responses_answer(response_text("Done.", "msg_2"))))
-    responses: Json = {"use_responses_api": True, "max_retries": 0, "output_version": version}
-    azure = AzureChatOpenAI(
-        azure_endpoint=second.url,
-        azure_deployment="gpt-5.5",
-        api_version="2025-04-01-preview",
-        api_key="k",
-        **responses,
-    )
-    model = FallbackChatModel(gpt(base_url=first.url, **responses), azure)
-    history: list[BaseMessage] = [HumanMessage("Do it.")]
-    history += [model.invoke(history), result]
-
-    assert model.invoke(history).text == "Done."
-    assert second.refused == []
-    asked = json.dumps(second.bodies[-1])
-    assert call["type"] in asked
-    assert "hidden" not in asked
 
 
 def test_an_id_of_a_response_is_no_other_accounts(providers: ProviderServer) -> None:

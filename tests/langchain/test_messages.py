@@ -190,25 +190,12 @@ def test_an_answer_of_which_nothing_is_left_is_left_out(content: Any) -> None:
         assert sent(by("anthropic", content, **calls), "openai").content == ""
 
 
-def test_a_call_that_is_only_among_the_blocks_is_found() -> None:
-    """Hand-written in Anthropic's shape; its result would follow nothing."""
-    use = {"type": "tool_use", "id": "toolu_1", "name": "f", "input": {"a": 1}}
-    other = {"type": "tool_use", "id": "toolu_2", "name": "g", "input": {}}
-    message = by(None, [use, other], tool_calls=[tool_call(name="g", args={}, id="toolu_2")])
-    assert sent(message, "openai").tool_calls == [
-        tool_call(name="g", args={}, id="toolu_2"),
-        tool_call(name="f", args={"a": 1}, id="toolu_1"),
-    ]
-    assert sent(message, "anthropic") is message
-
-
 LONG = "call_" + "x" * 60
 
 
 @pytest.mark.parametrize("reader", VALID)
 def test_an_id_is_made_valid_wherever_it_stands(reader: str) -> None:
     """In calls, broken calls, blocks and results; the same in each."""
-    reads_blocks = reader in {"anthropic", "amazon_bedrock"}
     use = {"type": "tool_use", "id": "a.b:0", "name": "f", "input": {}}
     broken = invalid_tool_call(name="f", args="{", id=LONG + ":", error=None)
     asked = by(
@@ -217,25 +204,20 @@ def test_an_id_is_made_valid_wherever_it_stands(reader: str) -> None:
         tool_calls=[tool_call(name="f", args={}, id="a.b:0" * 9)],
         invalid_tool_calls=[broken],
     )
-    unknown = by(None, [use])
+    unknown = by(None, [use], tool_calls=[tool_call(name="f", args={}, id="a.b:0")])
     history: list[BaseMessage] = [
         asked,
         ToolMessage("R.", tool_call_id="a.b:0" * 9),
         ToolMessage("R.", tool_call_id=LONG + ":"),
         unknown,
-        ToolMessage(
-            [{"type": "tool_result", "tool_use_id": "a.b:0"}] if reads_blocks else "R.",
-            tool_call_id="a.b:0",
-        ),
+        ToolMessage("R.", tool_call_id="a.b:0"),
     ]
     first, one, two, second, three = sent_to(reader, history)
     pairs: list[Any] = [
         (first.tool_calls[0]["id"], one.tool_call_id),
         (first.invalid_tool_calls[0]["id"], two.tool_call_id),
+        (second.tool_calls[0]["id"], three.tool_call_id),
     ]
-    if reads_blocks:  # to others it is a call of Anthropic's
-        pairs.append((second.tool_calls[0]["id"], three.tool_call_id))
-        pairs.append((three.content[0]["tool_use_id"], three.tool_call_id))
     for call, result in pairs:
         assert call == result
         assert re.fullmatch(VALID[reader], call)

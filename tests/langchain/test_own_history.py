@@ -11,8 +11,8 @@ from langchain_openai import ChatOpenAI
 
 from honcho_fallback import Target
 from honcho_fallback_langchain import FallbackChatModel
-from honcho_fallback_langchain._message_history import Reader, for_provider, is_same_provider
-from tests.helpers.chat_models import NOWHERE, ScriptedChat, claude, gpt
+from honcho_fallback_langchain._message_history import Reader, for_provider
+from tests.helpers.chat_models import NOWHERE, claude, gpt
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ResponsesRules
 from tests.helpers.wire import (
@@ -147,23 +147,6 @@ def test_signatures_hold_wherever_the_model_is_served() -> None:
     chain = claude(model="a"), mantle, gpt()
     message = answer("anthropic", "anthropic/a")
     assert [kept(message, at, *chain) for at in (0, 1, 2)] == [True, True, False]
-
-
-def chat(name: str = "m") -> ScriptedChat:
-    return ScriptedChat(model=name, script=[["Hi."]])
-
-
-def test_two_models_of_one_class_may_be_of_two_providers() -> None:
-    """A provider that is only a class's name is no provider: its fallback gets no marker."""
-    chain = FallbackChatModel(chat("a"), chat("b")).policy.targets
-    assert not is_same_provider(chain[1], chain[0])
-    (sent,) = for_provider([HumanMessage([MARKED])], Reader.of(chain[1], chain))
-    assert sent.content == [{"type": "text", "text": "Be brief."}]
-
-    named = FallbackChatModel(cloud(model="a"), cloud(model="b")).policy.targets
-    assert is_same_provider(named[1], named[0])
-    history: list[BaseMessage] = [HumanMessage([MARKED, {"type": "of_the_future"}])]
-    assert for_provider(history, Reader.of(named[1], named)) == history
 
 
 def test_a_primary_that_no_table_knows_keeps_its_own_blocks() -> None:

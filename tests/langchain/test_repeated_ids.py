@@ -49,7 +49,7 @@ def test_blocks_and_invalid_calls_are_renamed_alike() -> None:
         HumanMessage([answer]),
         AIMessage([block], tool_calls=listed),
         HumanMessage([answer]),
-        AIMessage([block]),
+        AIMessage([block], tool_calls=listed),
         result("a"),
         AIMessage("", invalid_tool_calls=broken),
     ]
@@ -66,40 +66,6 @@ def test_blocks_and_invalid_calls_are_renamed_alike() -> None:
         fourth.invalid_tool_calls[0]["id"],
     }
     assert len(names) == 4
-
-
-def test_a_call_beside_listed_ones_has_an_id_too() -> None:
-    """A block of a call that is not listed is one more call, and a result in it follows."""
-    block = {"type": "tool_use", "id": "b", "name": "f", "input": {}}
-    message = AIMessage([block], tool_calls=[tool_call(name="f", args={}, id="a")])
-    answers = HumanMessage([{"type": "tool_result", "tool_use_id": "b", "content": "R."}])
-    sent: list[Any] = sent_to("anthropic", [message, result("a"), answers] * 2)
-    assert [one.tool_calls[0]["id"] for one in (sent[0], sent[3])] == [
-        one.tool_call_id for one in (sent[1], sent[4])
-    ]
-    ids = [sent[0].content[0]["id"], sent[3].tool_calls[1]["id"]]
-    assert ids == [one.content[0]["tool_use_id"] for one in (sent[2], sent[5])]
-    assert len({*ids}) == 2
-
-
-def test_a_result_and_its_block_are_one_result() -> None:
-    """Parallel calls under one id: a result that says its id twice takes one of theirs."""
-    told = [
-        ToolMessage([{"type": "tool_result", "tool_use_id": "a"}], tool_call_id="a")
-        for _ in range(2)
-    ]
-    sent: list[Any] = sent_to("anthropic", [calls("a", "a"), *told])
-    ids = [call["id"] for call in sent[0].tool_calls]
-    assert [one.tool_call_id for one in sent[1:]] == ids
-    assert [one.content[0]["tool_use_id"] for one in sent[1:]] == ids
-
-
-def test_a_block_of_another_call_is_left_alone() -> None:
-    """What a tool's message says of a call that is not its own keeps its id."""
-    told = ToolMessage([{"type": "tool_result", "tool_use_id": "b"}], tool_call_id="a")
-    sent: list[Any] = sent_to("anthropic", [calls("a"), result("a"), calls("a"), told])
-    assert sent[3].tool_call_id == sent[2].tool_calls[0]["id"] != "a"
-    assert sent[3].content[0]["tool_use_id"] == "b"
 
 
 PATTERNS = {

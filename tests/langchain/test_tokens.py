@@ -266,26 +266,6 @@ async def test_what_is_shown_to_nobody_settles_nothing(reader: str) -> None:
     assert [text for text in seen if text] == ["from ", "backup"]
 
 
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-@pytest.mark.parametrize("where", ["field", "config"])
-async def test_a_candidates_own_handlers_wait_as_well(verb: str, where: str) -> None:
-    """StreamingStdOutCallbackHandler usually stands on the model itself."""
-    written = Console()
-    models: list[Any] = [
-        talking("primary", ["", StatusError(503)]), talking("backup", "no"), talking("last", "yes")
-    ]  # fmt: skip
-    if where == "field":
-        models = [model.model_copy(update={"callbacks": [written]}) for model in models]
-    else:
-        models = [model.with_config(callbacks=[written]) for model in models]
-    model = FallbackChatModel(models[0], models[2])
-    answer = model.invoke("hi") if verb == "invoke" else await model.ainvoke("hi")
-    assert answer.text == "".join(written.seen) == "yes"
-    assert written.ends == ["error", "end"]
-    with pytest.raises(StreamInterrupted):
-        FallbackChatModel(models[1], models[2], validate=lambda _: False).invoke("hi")
-
-
 _counting: ContextVar[Console | None] = ContextVar("counting", default=None)
 
 
