@@ -153,13 +153,6 @@ def test_a_candidate_that_cannot_take_tools_is_told_at_bind(what: str, position:
     assert isinstance(error.value.__cause__, NotImplementedError)
 
 
-def test_tools_that_nobody_can_take_are_the_callers_bug() -> None:
-    """The primary's own error comes out, as without a fallback."""
-    with pytest.raises((TypeError, ValueError)) as error:
-        failing_over().bind_tools([object()])
-    assert not isinstance(error.value, FallbackConfigError)
-
-
 def test_a_model_configured_per_call_that_cannot_be_changed_is_told() -> None:
     """Retries around one that is chosen per call: bind first, then make it configurable."""
     chosen = alive().configurable_alternatives(ConfigurableField(id="which"), other=alive("b"))
@@ -174,13 +167,6 @@ def test_options_given_at_construction_are_those_given_later() -> None:
     early = FallbackChatModel(dead(), alive(), agent="a", max_attempts=2)
     late = failing_over().with_fallback_config(agent="a").with_fallback_config(max_attempts=2)
     assert early.options == late.options
-
-
-def test_no_parameter_is_called_config() -> None:
-    """LangChain's bindings would fill one of that name with a RunnableConfig of theirs."""
-    bound: Any = failing_over().bind(a=1)
-    assert bound.with_fallback_config().kwargs == {"a": 1}
-    assert bound.bound.policy.config == bound.with_fallback_config().bound.policy.config
 
 
 @pytest.mark.parametrize("kind", [FallbackChatModel, FallbackRunnable])

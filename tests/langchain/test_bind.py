@@ -155,12 +155,6 @@ def test_bound_forms_can_be_configured(form: str) -> None:
     assert changed.invoke("hi").text == "from backup"
 
 
-def test_a_binding_refuses_unknown_options() -> None:
-    """As the model itself does."""
-    with pytest.raises(FallbackConfigError, match="retries: no such option"):
-        failing_over().bind(seed=1).with_fallback_config(retries=3)  # type: ignore[call-arg]
-
-
 def test_a_config_reaches_every_candidate() -> None:
     """Tags and callbacks bound to the model are those of the call and of its attempts."""
     runs = Runs()
@@ -221,13 +215,6 @@ async def test_a_raw_answer_says_who_gave_it(verb: str) -> None:
 
     assert told["parsed"] == Joke(setup="claude")
     assert told["raw"].response_metadata["fallback"]["is_fallback"] is True
-
-
-def test_structured_output_takes_options_and_keeps_those_of_the_model() -> None:
-    """It is a FallbackRunnable with the model's label, and can be configured further."""
-    structured = joker(agent="joker").with_structured_output(Joke)
-    assert structured.policy.agent == "joker"
-    assert structured.with_fallback_config(reset="turn").policy.config.reset == "turn"
 
 
 def test_tools_can_be_bound_to_candidates_that_retry() -> None:

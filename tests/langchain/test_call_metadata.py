@@ -6,8 +6,6 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 
@@ -136,30 +134,3 @@ async def test_an_agent_s_calls_say_what_the_agent_s_config_says(verb: str, way:
     named = {"run_id": str(RUN_ID)} if way == "middleware" else {}
     expected = {**MINE, "thread_id": "t-1", **named}
     assert [one.metadata for one in observer.records] == [expected] * 2
-
-
-VALUES = st.one_of(
-    st.text(),
-    st.floats(),
-    st.integers(),
-    st.booleans(),
-    st.none(),
-    st.binary(),
-    st.lists(st.text()),
-    st.dictionaries(st.text(), st.text()),
-    st.builds(object),
-    st.complex_numbers(),
-)
-
-
-@given(st.dictionaries(st.one_of(st.text(), st.integers(), st.none()), VALUES))
-def test_only_plain_values_reach_a_record(metadata: dict[Any, Any]) -> None:
-    """Whatever a config holds, the call is made, and a record can be saved."""
-    observer = Listener()
-    FallbackRunnable(RunnableLambda(answering), observers=[observer]).invoke(
-        "hi", {"metadata": metadata}
-    )
-    for name, value in (observer.record.metadata or {}).items():
-        assert type(name) is str
-        assert type(value) in {str, int, float, bool, type(None)}
-        assert not isinstance(value, str) or len(value) <= 200

@@ -71,14 +71,6 @@ def test_a_copy_answers_as_the_original(make: Any, way: str) -> None:
     assert (copied.policy.agent, copied.policy.config.reset) == ("a", "turn")
 
 
-def test_a_models_schemas_are_those_of_a_chat_model() -> None:
-    """It takes what any chat model takes, and answers in messages."""
-    model = failing_over()
-    for schema in ("get_input_jsonschema", "get_output_jsonschema"):
-        ours, plain = getattr(model, schema)(), getattr(alive(), schema)()
-        assert {**ours, "title": ""} == {**plain, "title": ""}
-
-
 @pytest.mark.parametrize("make", [chat_model, chain])
 def test_nothing_secret_is_shown(make: Any) -> None:
     """Keys stay out of logs, and of what tracers write of a chain."""

@@ -375,19 +375,6 @@ def test_other_settings_travel() -> None:
     assert given_settings == before
 
 
-def test_headers_are_told_apart() -> None:
-    """One that must not travel does not take the others along."""
-    headers = {"X-Trace": "1", "api-key": "k", "anthropic-beta": "b"}
-    asked = {"extra_headers": headers}
-    openai, anthropic = Provider.named("openai"), Provider.named("anthropic")
-    kept = {"X-Trace": "1", "anthropic-beta": "b"}
-    assert anthropic.settings(asked)["extra_headers"] == kept
-    assert openai.settings(asked)["extra_headers"] == {"X-Trace": "1"}
-    assert openai.settings({"extra_headers": None}) == {}
-    assert openai.settings({"extra_headers": [("authorization", "Bearer k")]}) == {}
-    assert len(headers) == 3
-
-
 def test_tools_lose_markers_too() -> None:
     """Described or as objects, in settings or beside them."""
     described = {"name": "f", "input_schema": {"type": "object", "properties": dict(MARK)}, **MARK}

@@ -53,15 +53,6 @@ def ask_user(what: str) -> str:
 
 
 @VERBS
-async def test_each_iteration_starts_on_the_agents_model(verb: str) -> None:
-    """With `reset="iteration"` a loop of three rounds asks the dead primary three times."""
-    primary, backup = dead(), chat("backup", *ROUNDS)
-    answered = await run(verb, agent(primary, FallbackMiddleware(backup)))
-    assert last(answered).text == "done"
-    assert (len(primary.asked), len(backup.asked)) == (3, 3)
-
-
-@VERBS
 async def test_an_iteration_returns_to_a_primary_that_recovered(verb: str) -> None:
     """Only the round that failed is answered by the backup."""
     primary = chat("primary", ROUNDS[0], StatusError(529), "done by primary")
@@ -169,14 +160,6 @@ async def test_the_place_in_the_chain_is_private() -> None:
     assert not {TURN, TURN_IN_RUN} & {*answered}
     assert len(primary.asked) == 1
     assert position(made) == 1
-
-
-@pytest.mark.parametrize("reset", ["iteration", "turn"])
-@pytest.mark.parametrize("observers", [[], [Listener()]])
-def test_it_costs_no_node(reset: Any, observers: list[Any]) -> None:
-    """An agent's graph is what it is without."""
-    made = agent(alive(), FallbackMiddleware(alive(), reset=reset, observers=observers))
-    assert set(made.get_graph().nodes) == set(agent(alive()).get_graph().nodes)
 
 
 @VERBS

@@ -103,34 +103,6 @@ async def test_a_cancellation_of_something_below_is_no_cancelled_call(verb: str)
     assert text == "from backup"
 
 
-@pytest.mark.parametrize("verb", ["ainvoke", "astream", "abatch"])
-@pytest.mark.parametrize("listening", [False, True])
-async def test_a_cancelled_call_stays_cancelled(verb: str, listening: bool) -> None:
-    """No switch, and the call's run ends once; the candidate's own LangChain leaves open."""
-    started, runs = asyncio.Event(), Runs()
-
-    class Hangs(type(alive())):  # type: ignore[misc] # a fake that never answers
-        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
-            started.set()
-            await asyncio.Event().wait()
-
-        async def _astream(self, *args: Any, **kwargs: Any) -> Any:
-            yield await self._agenerate()
-
-    model = FallbackChatModel(Hangs(model="primary"), alive(), fallback_on=SWITCHABLE)
-    config = {"callbacks": [runs]} if listening else {}
-    task = asyncio.create_task({**VERBS, **SILENT_VERBS}[verb](model, "hi", config))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-
-    assert candidate(model, 1).asked == []
-    if listening:
-        (root,) = runs.roots
-        assert len(root.ends) == 1
-
-
 async def test_a_cancellation_that_a_client_disguises_stays_one() -> None:
     """Some SDKs turn it into a connection error of theirs; the task knows better."""
     started = asyncio.Event()

@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from tests.helpers.provider import ProviderServer
 
-MARKED = {"type": "text", "text": "Be brief.", "cache_control": {"type": "ephemeral"}}
 REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"}
 CLOUD = "http://127.0.0.1:2"
 

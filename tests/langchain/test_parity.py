@@ -188,25 +188,6 @@ def test_each_item_of_a_batch_goes_its_own_way() -> None:
     assert waited == [False, True]
 
 
-def test_a_batch_that_fails_ends_every_run() -> None:
-    """There an error that is not handled closes one run; here every run ends."""
-    theirs, ours = Runs(), Runs()
-
-    def fail(asked: str) -> str:
-        raise KeyError(asked)
-
-    primary, backup = RunnableLambda(fail), saying("")
-    with pytest.raises(KeyError):
-        primary.with_fallbacks([backup], exceptions_to_handle=(ValueError,)).batch(
-            ["a", "b"], {"callbacks": [theirs]}
-        )
-    assert [] in [run.ends for run in theirs.all.values()]
-
-    with pytest.raises(KeyError):
-        FallbackRunnable(primary, backup).batch(["a", "b"], {"callbacks": [ours]})
-    assert all(len(run.ends) == 1 for run in ours.all.values())
-
-
 class Unannotated(ScriptedChat):
     """Bind tools without saying what comes back, as custom models do."""
 
@@ -236,19 +217,3 @@ def test_a_model_named_per_call_is_the_primarys() -> None:
         assert candidate(model, 0).asked[-1].kwargs[named] == "gpt-5.5"
         assert named not in candidate(model, 1).asked[-1].kwargs
         assert candidate(model, 1).asked[-1].kwargs["temperature"] == 0.5
-
-
-def test_a_candidates_own_batch_is_asked_as_one_call() -> None:
-    """`batch` asks input by input; for one request for all, the list is the input."""
-    batches: list[Any] = []
-
-    class Counting(FakeListLLM):
-        def batch(self, inputs: Any, *args: Any, **kwargs: Any) -> Any:
-            batches.append(inputs)
-            return super().batch(inputs, *args, **kwargs)
-
-    whole: Any = with_fallbacks(
-        raises(StatusError(503)), [RunnableLambda(Counting(responses=["yes"]).batch)]
-    )
-    assert whole.invoke(["x", "y"]) == ["yes", "yes"]
-    assert batches == [["x", "y"]]

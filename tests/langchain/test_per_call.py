@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableLambda
 
 from honcho_fallback import (
@@ -16,10 +15,9 @@ from honcho_fallback import (
     OutcomeUnknown,
 )
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers.agents import agent, last, run
 from tests.helpers.chat_models import (
-    Joke,
     alive,
     candidate,
     chat,
@@ -112,21 +110,6 @@ def test_one_call_is_careful_by_its_config() -> None:
     assert model.invoke("hi").text == "from backup"
 
 
-@each_verb
-async def test_a_call_stays_within_its_tags(verb: str) -> None:
-    """A candidate's tags are its labels: its own, and those bound around it."""
-    abroad, listener = alive("abroad"), Listener()
-    model = FallbackChatModel(
-        dead("primary", 503).model_copy(update={"tags": ["eu", "zdr"]}),
-        abroad,
-        alive("near").model_copy(update={"tags": ["eu"]}).with_config(tags=["zdr"]),
-        observers=[listener],
-    )
-    assert await VERBS[verb](model, "hi", own(require={"eu", "zdr"})) == "from near"
-    assert not abroad.asked
-    assert listener.records[-1].untried[0] == ("scripted/abroad", "it lacks the label 'eu'")
-
-
 def test_one_call_requires_by_its_config() -> None:
     """Where nobody is left nobody is asked, not even by a chain of models that are not its own."""
     primary = alive("primary")
@@ -214,25 +197,3 @@ def test_a_turn_of_another_chain_is_refused() -> None:
     turn = turning(reset="turn").turn()
     with pytest.raises(FallbackConfigError, match="another policy"):
         turning(reset="turn").invoke("hi", {"configurable": {"fallback_turn": turn}})
-
-
-def test_runnables_have_turns_as_well() -> None:
-    """A turn on a chain of chains, and a chat model's for its structured output."""
-    primary, backup = dead(), alive()
-    chain = FallbackRunnable(primary, backup, reset="turn")
-    with chain.turn():
-        chain.invoke("hi")
-        chain.with_fallback_config(agent="a").invoke("hi")
-    assert (len(primary.asked), len(backup.asked)) == (1, 2)
-
-    call: Any = {"name": "Joke", "args": '{"setup": "a"}', "id": "c1", "index": 0}
-    primary, backup = (
-        dead(),
-        chat("backup", "hi", AIMessageChunk(content="", tool_call_chunks=[call])),
-    )
-    model = FallbackChatModel(primary, backup, reset="turn")
-    structured = model.with_structured_output(Joke)
-    with model.turn():
-        model.invoke("hi")
-        assert structured.invoke("hi") == Joke(setup="a")
-    assert (len(primary.asked), len(backup.asked)) == (1, 2)

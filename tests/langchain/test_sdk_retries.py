@@ -262,15 +262,6 @@ def test_a_copy_forgets_what_the_original_computed() -> None:
     assert copy._client_params["max_retries"] == 0
 
 
-@pytest.mark.parametrize("make", EVERY)
-def test_a_model_that_asks_once_is_returned_as_it_is(
-    make: Callable[..., BaseChatModel],
-) -> None:
-    """A second time changes nothing, so it makes no copy."""
-    copy = without_sdk_retries(make("http://127.0.0.1:1"))
-    assert without_sdk_retries(copy) is copy
-
-
 async def test_subclasses_are_known_by_their_base(busy: Provider) -> None:
     """A class of the user's own retries in the same place."""
     kind: Any = type("HouseModel", (type(openai(busy.url)),), {"__module__": __name__})
@@ -278,19 +269,6 @@ async def test_subclasses_are_known_by_their_base(busy: Provider) -> None:
     copy: Any = without_sdk_retries(model)
     assert type(copy) is kind
     assert await requests_by(copy, invoke, busy) == 1
-
-
-def test_a_key_that_only_the_async_client_can_have_is_fine() -> None:
-    """With an async key function there is no sync client to derive from."""
-
-    async def key() -> str:
-        return "k"
-
-    model: Any = openai("http://127.0.0.1:1", api_key=key)
-    copy: Any = without_sdk_retries(model)
-    assert copy.root_client is None
-    assert copy.root_async_client.max_retries == 0
-    assert copy.root_async_client._api_key_provider is model.root_async_client._api_key_provider
 
 
 def test_litellm_keeps_its_other_model_kwargs() -> None:
@@ -321,18 +299,6 @@ def look_up(word: str) -> str:
 
 
 PROMPT = ChatPromptTemplate.from_messages([("human", "{text}")])
-
-
-def test_bindings_are_kept() -> None:
-    """Tools, settings, tags and names stay on the model they were bound to."""
-    model: Any = openai("http://127.0.0.1:1")
-    bound: Any = model.bind_tools([look_up]).bind(stop=["x"]).with_config(tags=["t"])
-    quiet: Any = without_sdk_retries(bound)
-    assert type(quiet) is type(bound)
-    assert quiet.kwargs == bound.kwargs
-    assert quiet.config == bound.config
-    assert quiet.bound.max_retries == 0
-    assert bound.bound is model
 
 
 def _models(part: Any) -> Iterator[Any]:
@@ -429,11 +395,3 @@ def test_an_unknown_integration_is_named_once(
     assert (record.name, record.levelno) == ("honcho_fallback", logging.WARNING)
     for word in (name, "max_retries=0", 'sdk_retries="keep"'):
         assert word in record.getMessage()
-
-
-def test_an_unknown_integration_set_to_zero_is_not_named(
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """The fix that the warning names silences it."""
-    without_sdk_retries(_unknown("HouseQuiet", max_retries=0))
-    assert not caplog.records

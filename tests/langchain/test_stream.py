@@ -79,26 +79,6 @@ async def test_the_sum_of_a_stream_says_who_answered_once(verb: str) -> None:
     assert [one["target"] for one in told["attempts"]] == ["scripted/primary", "scripted/backup"]
 
 
-@pytest.mark.parametrize("verb", STREAMS)
-async def test_after_content_the_error_comes_out(verb: str) -> None:
-    """No text is said twice, and nobody else is asked."""
-    model = FallbackChatModel(chat("primary", ["par", "tly", StatusError(503)]), alive())
-    seen: list[str] = []
-
-    with pytest.raises(StreamInterrupted) as caught:
-        if verb == "stream":
-            seen.extend(chunk.text for chunk in model.stream("hi"))
-        else:
-            async for chunk in model.astream("hi"):
-                seen.append(chunk.text)  # noqa: PERF401 # what was seen before the error counts
-
-    assert "".join(chunk.text for chunk in caught.value.partial) == "partly"
-    assert isinstance(caught.value.__cause__, StatusError)
-    assert candidate(model, 1).asked == []
-    if verb == "astream":
-        assert "".join(seen) == "partly"
-
-
 @pytest.mark.parametrize(
     ("chunk", "says"),
     [
@@ -130,15 +110,6 @@ async def test_after_content_the_error_comes_out(verb: str) -> None:
 def test_what_counts_as_content(chunk: Any, says: bool) -> None:
     """Frames, usage, metadata and thoughts do not; words and tool calls do."""
     assert has_content(chunk) is says
-
-
-@pytest.mark.parametrize("verb", STREAMS)
-async def test_a_tool_call_settles_who_answers(verb: str) -> None:
-    """Its first piece is content: from there on the stream is the primary's."""
-    piece = AIMessageChunk(content="", tool_call_chunks=[PIECE])
-    model = FallbackChatModel(chat("primary", [piece, StatusError(503)]), alive())
-    with pytest.raises(StreamInterrupted):
-        await chunks_of(model, verb)
 
 
 def nothing(_text: Any) -> Iterator[Any]:
@@ -211,19 +182,6 @@ async def test_an_overload_told_in_a_good_stream_is_recovered(
     assert told["kind"] in {kind.value, FailureKind.OVERLOADED.value}
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic"])
-@pytest.mark.parametrize("verb", STREAMS)
-async def test_a_bad_request_told_in_a_good_stream_is_not(
-    providers: ProviderServer, name: str, verb: str
-) -> None:
-    """The caller's bug stays the caller's, wherever it is told."""
-    down = serve(providers, name, error="invalid_request_error")
-    up = serve(providers, "openai", "hidden")
-    with pytest.raises(Exception, match="in our own words"):
-        await chunks_of(FallbackChatModel(model_at(down), model_at(up)), verb)
-    assert (len(down.requests), len(up.requests)) == (1, 0)
-
-
 @pytest.mark.parametrize("verb", STREAMS)
 async def test_a_context_variable_set_by_a_candidate_stays_to_its_end(verb: str) -> None:
     """Every chunk is made in one context; OpenTelemetry's spans rest on that."""
@@ -251,27 +209,6 @@ async def test_a_context_variable_of_the_caller_is_seen_by_every_candidate(verb:
     finally:
         WHERE.reset(token)
     assert seen == ["caller", "caller"]
-
-
-@pytest.mark.parametrize("streaming", [True, "tool_calling", False])
-async def test_a_candidate_that_does_not_stream_comes_as_one_chunk(streaming: Any) -> None:
-    """`disable_streaming` of one candidate is that candidate's alone."""
-    quiet = chat("backup", ["from ", "backup"], disable_streaming=streaming)
-    chunks = await chunks_of(FallbackChatModel(dead(), quiet), "astream")
-    assert "".join(chunk.text for chunk in chunks) == "from backup"
-    assert ["fallback" in chunk.response_metadata for chunk in chunks].count(True) == 1
-    assert (len(chunks) == 1) is (streaming is True)
-
-
-async def test_a_stream_in_a_chain_is_passed_on_chunk_by_chunk() -> None:
-    """What stands behind the model sees each word when it is said."""
-    chain = failing_over() | RunnableGenerator(upper)
-    assert [one async for one in chain.astream("hi")] == ["", "FROM ", "BACKUP", "", ""]
-
-
-async def upper(chunks: AsyncIterator[Any]) -> AsyncIterator[str]:
-    async for chunk in chunks:
-        yield chunk.text.upper()
 
 
 def test_chunks_that_do_not_add_up_end_the_run_with_the_last() -> None:

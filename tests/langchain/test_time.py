@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.caches import InMemoryCache
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 
@@ -128,12 +127,3 @@ def test_the_time_of_an_inner_chain_is_within_that_of_the_outer(providers: Provi
     FallbackRunnable(inner, timeout=10).invoke("hi")
     FallbackRunnable(inner, timeout=100).with_fallback_config(timeout=200).invoke("hi")
     assert read_timeouts(up) == [10, 100]
-
-
-def test_a_cache_is_found_again_whatever_time_is_left(providers: ProviderServer) -> None:
-    """The time of an attempt is in no cache's key."""
-    up = serve(providers, "openai", "hello")
-    model = FallbackChatModel(model_at(up, cache=InMemoryCache()), deadline=60)
-    assert [model.invoke("hi").text for _ in range(2)] == ["hello", "hello"]
-    assert model.with_fallback_config(deadline=50).invoke("hi").text == "hello"
-    assert len(up.requests) == 1

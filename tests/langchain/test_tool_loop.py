@@ -24,16 +24,9 @@ from pydantic import BaseModel
 
 import honcho_fallback_langchain
 from honcho_fallback import (
-    FallbackConfig,
     FallbackConfigError,
-    FallbackExhausted,
-    FallbackPolicy,
-    Target,
 )
-from honcho_fallback.testing import StatusError
 from honcho_fallback.tools import (
-    ToolBlockedError,
-    ToolDeniedError,
     ToolLoopLimits,
     ToolLoopState,
     classify_tool_failure,
@@ -148,16 +141,6 @@ async def test_an_exception_becomes_an_explained_error(verb: str) -> None:
 
 
 @VERBS
-async def test_an_error_without_words_is_named(verb: str) -> None:
-    """A timeout's class says enough."""
-    failing = raising(TimeoutError())
-    made = agent(chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made])
-    (result,) = results(await run(verb, made))
-    assert result.text.startswith("Error: TimeoutError\n")
-    assert result.additional_kwargs[FAILURE]["kind"] == "timeout"
-
-
-@VERBS
 async def test_a_timeout_beats_what_else_it_carries(verb: str) -> None:
     """Who ran out of time did, whatever a server said before."""
     error = TimeoutError("permission denied")
@@ -265,64 +248,6 @@ async def test_a_nudge_and_a_halt_are_updates_of_the_model(verb: str) -> None:
 
 
 @VERBS
-async def test_failures_are_told_apart_by_their_own_words(verb: str) -> None:
-    """Three different complaints about the same call are no identical failures."""
-    words = iter(["first", "second", "third"])
-
-    def act() -> Any:
-        raise ValueError(next(words))
-
-    made = agent(
-        chat("m", *work(1, 1, 1), "ok"), ToolLoopGuardMiddleware(), tools=[Tool(act).made]
-    )
-    answered = await run(verb, made)
-    assert (last(answered).text, nudges(answered)) == ("ok", [])
-
-
-@VERBS
-async def test_a_success_resets(verb: str) -> None:
-    """Two failures, a success and two failures are nudged, not halted."""
-    script = iter([1, 1, 0, 1, 1])
-
-    def act() -> Any:
-        if next(script):
-            raise ValueError("odd")
-        return "fine"
-
-    made = agent(
-        chat("m", *work(1, 1, 2, 1, 1), "ok"),
-        ToolLoopGuardMiddleware(),
-        tools=[Tool(act).made],
-    )
-    answered = await run(verb, made)
-    assert last(answered).text == "ok"
-    assert len(nudges(answered)) == 2
-
-
-@VERBS
-@pytest.mark.parametrize(
-    ("error", "kind"),
-    [
-        (ToolBlockedError("connection refused"), "blocked_by_policy"),
-        (ToolDeniedError("timed out, ask again"), "denied"),
-        (ToolDeniedError(expired=True), "approval_expired"),
-        (RuntimeError("[policy-blocked] rm, timed out"), "blocked_by_policy"),
-        (RuntimeError("[policy-denied] rm"), "denied"),
-    ],
-)
-async def test_refusals_end_at_the_second(verb: str, error: Exception, kind: str) -> None:
-    """What was raised counts, not how its text reads; other calls may be refused in between."""
-    failing = raising(error)
-    made = agent(
-        chat("m", *work(1, 2, 3, 3), "ok"), ToolLoopGuardMiddleware(), tools=[failing.made]
-    )
-    answered = await run(verb, made)
-    assert reason(answered) == "policy_rejections"
-    assert failing.count == 4
-    assert {one.additional_kwargs[FAILURE]["kind"] for one in results(answered)} == {kind}
-
-
-@VERBS
 @pytest.mark.parametrize(
     ("status", "reason_"), [(401, "provider_config"), (402, "budget_exhausted")]
 )
@@ -346,45 +271,6 @@ async def test_a_delegated_model_that_is_gone_ends_the_run_at_once(
 
 
 @VERBS
-async def test_a_delegated_outage_may_pass(verb: str) -> None:
-    """A model that is down for now is a failure like any other that may pass by itself."""
-
-    def ask(_attempt: Any) -> str:
-        raise StatusError(503)
-
-    policy = FallbackPolicy([Target("a"), Target("b")], FallbackConfig(max_attempts=2))
-    delegated = Tool(lambda: policy.call(ask))
-    answered = await run(
-        verb,
-        agent(
-            chat("m", *work(1, 1, 1), "ok"),
-            ToolLoopGuardMiddleware(),
-            tools=[delegated.made],
-        ),
-    )
-    assert (last(answered).text, delegated.count) == ("ok", 3)
-    assert {one.additional_kwargs[FAILURE]["kind"] for one in results(answered)} == {
-        "model_connection"
-    }
-
-
-@VERBS
-async def test_a_switch_inside_a_tool_is_the_tools_own(verb: str) -> None:
-    """A model's failure inside a tool switches there; the agent goes on with its own model."""
-    inner = [dead("a"), chat("b", "inner answer")]
-    delegated = Tool(lambda: FallbackChatModel(*inner).invoke("hi").text)
-    model, backup = chat("m", *work(1), "ok"), chat("backup", "never")
-    answered = await run(
-        verb,
-        agent(
-            model, FallbackMiddleware(backup), ToolLoopGuardMiddleware(), tools=[delegated.made]
-        ),
-    )
-    assert (results(answered)[0].text, last(answered).text) == ("inner answer", "ok")
-    assert (len(model.asked), len(backup.asked)) == (2, 0)
-
-
-@VERBS
 @pytest.mark.parametrize("outermost", [True, False])
 @pytest.mark.parametrize("reset", ["iteration", "turn"])
 async def test_it_stands_on_either_side_of_the_fallbacks(
@@ -401,25 +287,6 @@ async def test_it_stands_on_either_side_of_the_fallbacks(
     # Inside, the end of the run is an attempt's answer, though nobody was asked for it.
     assert len(told.records) == (3 if outermost else 4)
     assert len(primary.asked) == (1 if reset == "turn" else 3)
-
-
-@VERBS
-async def test_tool_errors_never_ask_the_fallback(verb: str) -> None:
-    """A failing tool is no reason to ask another model."""
-    failing = raising(StatusError(503))
-    model, backup, told = chat("m", *work(1, 2), "ok"), chat("backup"), Listener()
-    fallback = FallbackMiddleware(backup, observers=[told])
-    made = agent(model, fallback, ToolLoopGuardMiddleware(), tools=[failing.made])
-    assert last(await run(verb, made)).text == "ok"
-    assert (len(model.asked), len(backup.asked), told.switches) == (3, 0, [])
-
-
-@VERBS
-async def test_the_agents_own_model_fails_as_before(verb: str) -> None:
-    """The guard is about tools: an outage of the agent's models reaches the caller."""
-    fallback = FallbackMiddleware(dead("backup"), max_attempts=2)
-    with pytest.raises(FallbackExhausted):
-        await run(verb, agent(dead(), ToolLoopGuardMiddleware(), fallback))
 
 
 @VERBS
@@ -477,32 +344,6 @@ async def test_an_answer_that_never_fits_its_schema_is_capped(verb: str) -> None
     answered = await run(verb, agent(model, guard, response_format=ToolStrategy(Sky)))
     assert (reason(answered), len(model.asked)) == ("max_iterations", 3)
     assert [one.tool_call_id for one in results(answered)] == ["call_0", "call_1", "call_2"]
-
-
-@VERBS
-@pytest.mark.parametrize("exempt", [False, True])
-async def test_the_same_results_end_the_run_but_for_exempt_tools(verb: str, exempt: bool) -> None:
-    """A tool that polls may be called for as long as it likes."""
-    busy = returning("waiting")
-    model = chat("m", *work(*[1] * 8), "ok")
-    guard = ToolLoopGuardMiddleware(exempt_tools=["work"] if exempt else ())
-    answered = await run(verb, agent(model, guard, tools=[busy.made]))
-    assert (reason(answered), busy.count) == ((None, 8) if exempt else ("identical_batches", 3))
-
-
-@VERBS
-async def test_a_tool_whose_result_is_the_answer_ends_the_run(verb: str) -> None:
-    """The model is not asked again, and the guard has nothing to add."""
-
-    @tool(return_direct=True)
-    def work(n: int) -> str:
-        """Work."""
-        return "the answer"
-
-    model = chat("m", both("work", "work"), "never")
-    answered = await run(verb, agent(model, ToolLoopGuardMiddleware(), tools=[work]))
-    assert [one.type for one in answered["messages"]] == ["human", "ai", "tool", "tool"]
-    assert len(model.asked) == 1
 
 
 class Instead(AgentMiddleware[Any, Any, Any]):

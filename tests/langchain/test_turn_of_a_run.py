@@ -100,38 +100,6 @@ async def test_the_calls_of_a_run_are_one_turn(
 
 
 @VERBS
-@RESETS
-@pytest.mark.parametrize("mode", ["updates", "messages", "values"])
-async def test_a_run_that_is_streamed_is_one_turn(verb: str, reset: Any, mode: str) -> None:
-    """However an agent is read, it has one turn, without a checkpoint too."""
-    observer = Turns()
-    middleware = FallbackMiddleware(chat("backup", *rounds()), reset=reset, observers=[observer])
-    await stream(verb, agent(dead(), middleware), mode)
-    assert len(observer.ids) == 3
-    assert observer.outcome_of(*observer.ids) == "completed"
-
-
-class Starts:
-    """Observe with one hook, and derive from nothing."""
-
-    def __init__(self) -> None:
-        self.calls: list[Any] = []
-
-    def on_start(self, call: Any) -> None:
-        self.calls.append(call)
-
-
-@VERBS
-@RESETS
-async def test_an_observer_may_have_some_of_the_hooks(verb: str, reset: Any) -> None:
-    """An agent asks under it as a model does."""
-    observer: Any = Starts()
-    middleware = FallbackMiddleware(chat("backup", *rounds()), reset=reset, observers=[observer])
-    assert last(await run(verb, agent(dead(), middleware))).text == "done"
-    assert len(observer.calls) == 3
-
-
-@VERBS
 async def test_the_process_s_observer_makes_a_run_one_turn(verb: str) -> None:
     """One that is set once for all policies is enough, also for a middleware made before."""
     observer = Turns()

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage
-from langchain_core.runnables import RunnableLambda
 
 from honcho_fallback import FallbackConfig, StreamInterrupted
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers.agents import agent, calls, run
-from tests.helpers.chat_models import Joke, alive, chat, with_fallbacks
+from tests.helpers.chat_models import Joke, alive, chat
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -91,19 +90,6 @@ def test_a_validator_for_another_form_blames_nobody() -> None:
     with pytest.raises(AttributeError, match="content"):
         model.with_structured_output(Joke).invoke("hi")
     assert (len(primary.asked), len(backup.asked)) == (1, 0)
-
-
-def test_two_chains_are_looked_at_as_they_answer() -> None:
-    """What is no message stays what it is."""
-    looked_at: list[Any] = []
-    as_dict: Any = RunnableLambda(lambda message: {"raw": message.content})
-    chain = with_fallbacks(
-        alive("one") | as_dict,
-        [alive("two") | as_dict],
-        validate=looked_at.append,
-    )
-    chain.invoke("hi")
-    assert looked_at == [{"raw": "from one"}]
 
 
 def test_validate_sees_the_message_that_a_stream_adds_up_to() -> None:
