@@ -241,7 +241,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "tools": (1193, ("honcho_fallback/tools",)),
     "simulate": (930, ("honcho_fallback/simulate",)),
     "cli": (586, ("honcho_fallback/cli",)),
-    "langchain": (3820, ("adapters/honcho_fallback_langchain",)),
+    "langchain": (3666, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2746, ("adapters/honcho_fallback_litellm",)),
     "honcho": (1749, ("adapters/honcho_fallback_honcho",)),
     "tracing": (

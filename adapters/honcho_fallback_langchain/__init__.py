@@ -11,9 +11,9 @@ if find_spec("langchain_core") is None:
         "in a checkout pip install '.[langchain]'"
     )
 
+from honcho_fallback_langchain._base import FallbackRunnable
 from honcho_fallback_langchain._chat_model import FallbackChatModel
 from honcho_fallback_langchain._options import ChatModelOptions, FallbackOptions
-from honcho_fallback_langchain._runnable import FallbackRunnable
 from honcho_fallback_langchain._sdk import without_sdk_retries
 
 if TYPE_CHECKING:

@@ -19,6 +19,7 @@ from pydantic import ConfigDict, Field, InstanceOf
 
 from honcho_fallback.redaction import label
 from honcho_fallback_langchain._call import ChainCall
+from honcho_fallback_langchain._candidates import check_candidates
 from honcho_fallback_langchain._chain import Chain
 from honcho_fallback_langchain._options import FallbackOptions, Options
 from honcho_fallback_langchain._outputs import NO_ANSWER, NOTHING
@@ -34,12 +35,7 @@ Chunk_co = TypeVar("Chunk_co", covariant=True)
 
 
 class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, Chunk_co]):
-    """Ask the candidates in order.
-
-    Args:
-        candidates: The primary first.
-        options: The options, all of them.
-    """
+    """Ask the candidates in order, the primary first."""
 
     model_config = ConfigDict(arbitrary_types_allowed=True)
 
@@ -179,6 +175,55 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         derived = self.model_copy(update=changes)
         vars(derived).pop("_serialized", None)
         return derived
+
+
+class FallbackRunnable(FallbackBase[Input, Output, Output]):
+    """Ask the next runnable on the first failure of the one before.
+
+    Args:
+        *candidates: The primary first; all take the same input.
+        name: Of its runs.
+        **options: As for ``.with_fallback_config``.
+
+    Raises:
+        FallbackConfigError: There is no candidate, one is no Runnable, or an option is wrong.
+    """
+
+    def __init__(
+        self,
+        *candidates: Runnable[Input, Output],
+        name: str | None = None,
+        **options: Unpack[FallbackOptions],
+    ) -> None:
+        given: Any = {**options}
+        updated_options = given.pop("options", Options()).updated(given)
+        listed: Any = check_candidates(candidates, chat_models=False)
+        fields: Any = {"candidates": listed, "options": updated_options, "name": name}
+        super().__init__(**fields)
+        _ = self.policy  # what is wrong with the options is said here and now
+
+    @classmethod
+    def over(
+        cls, candidates: list[Runnable[Any, Any]], options: Options, before: FallbackPolicy
+    ) -> Self:
+        """Make one of candidates that a chat model has derived, with its options and policy.
+
+        They ask nobody but their model, and an integration's parser reads its answer.
+        """
+        config = options.config.replace(only_models=True)
+        changed = replace(options, config=config, sdk_retries="keep")
+        fields: Any = {"options": changed}
+        runnable = cls(*candidates, **fields)
+        vars(runnable)["chain"] = Chain.over(candidates, runnable.options, before)
+        return runnable
+
+    @property
+    def InputType(self) -> Any:  # noqa: N802 # LangChain's name
+        return self.candidates[0].InputType
+
+    @property
+    def OutputType(self) -> Any:  # noqa: N802 # LangChain's name
+        return self.candidates[0].OutputType
 
 
 class FallbackBinding(RunnableBinding[Input, Output]):  # type: ignore[no-redef] # its fields are redefined for the type arguments

@@ -37,20 +37,17 @@ from honcho_fallback_langchain._callbacks import (
 )
 from honcho_fallback_langchain._candidates import parameters_of, streams
 from honcho_fallback_langchain._message_history import as_it_thinks, for_provider
-from honcho_fallback_langchain._metadata import (
-    attempt_metadata,
-    failed_attempts,
-    mark_replacement,
-    marked,
-)
 from honcho_fallback_langchain._outputs import (
     NOTHING,
     REFUSING,
+    attempt_metadata,
     ends_message,
+    failed_attempts,
     has_content,
+    mark_replacement,
+    marked,
     merged,
     raise_unsendable,
-    reading_messages,
     unfit,
     unread_because,
     unreadable,
@@ -73,7 +70,6 @@ if TYPE_CHECKING:
     from honcho_fallback_langchain._options import Partial
 
 _END: Any = object()
-_VERSIONS = {"lc_versions"}
 
 # Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
 # only the very classes count.
@@ -142,20 +138,13 @@ class Call(ABC):
         if isinstance(own, FallbackConfig):
             require = own.require | policy.config.require  # as for any call
             own = own.replace(only_models=policy.config.only_models, require=require)
-            own = reading_messages(own)
             self.policy = FallbackPolicy(
                 policy.targets, own, agent=agent, observers=policy.observers, turns_of=policy
             )
         return turn if isinstance(turn, Turn) else None
 
     def start(self, turn: Turn | None, named: dict[str, Any], call_input: Any) -> FallbackRun:
-        """Start the core's run, nested where the detached handlers would have nested it.
-
-        Args:
-            turn: That the call belongs to, or None.
-            named: The name and the id of LangChain's run, where it has some.
-            call_input: What is asked, the whole of it.
-        """
+        """Start the core's run, nested where the detached handlers would have nested it."""
         policy, config = self.policy, self.config
         metadata = metadata_of(config, named)
         self.wants_content = policy.wants_content
@@ -226,12 +215,7 @@ class Call(ABC):
             raise
 
     def asking(self, request: Request, attempt: Attempt | None = None) -> Asking:
-        """Return the context to ask in.
-
-        Args:
-            request: What is asked.
-            attempt: With which its requests end, where nobody else has seen to that.
-        """
+        """Return the context to ask in; in a task nobody else ends requests with the attempt."""
         return Asking(request.config, attempt, reads=self.reads)
 
     def next_request(self, attempt: Attempt) -> Request:
@@ -244,7 +228,6 @@ class Call(ABC):
         return self.request_to(attempt, candidate)
 
     async def anext_request(self, attempt: Attempt) -> Request:
-        """Return what an attempt sends; an answer before it was refused."""
         if self.gate is not None:
             await self.aclose_gate(unreadable("the answer was refused"))
         self.failed = None
@@ -293,7 +276,6 @@ class Call(ABC):
             gate.close(error)
 
     async def aclose_gate(self, error: BaseException | None = None) -> None:
-        """Report what the attempt at hand holds back, in this task."""
         gate, self.gate = self.gate, None
         if gate is not None:
             await gate.aclose(error)
@@ -345,15 +327,7 @@ class Asking:
 
 
 class ChainCall(Call):
-    """Ask candidates by their public methods, under one chain run, which is open in its context.
-
-    Args:
-        chain: Whom to ask.
-        runnable: Whose run it is; its own callbacks, tags and metadata are for that run alone.
-        call_input: What the caller passed.
-        config: The caller's, or None.
-        kwargs: The caller's.
-    """
+    """Ask candidates by their public methods, under one chain run: the runnable's own."""
 
     reads = True
     attempt: Attempt  # that streams
@@ -407,10 +381,6 @@ class ChainCall(Call):
     def begin(self, kind: type[CallbackManager | AsyncCallbackManager]) -> Any:
         """Open the chain run, or in a task return what opens it; None where nobody listens."""
         config, own = self.config, vars(self.runnable)
-        metadata = own.get("metadata")
-        # Versions alone, which every model has, are worth nothing to a run that nobody hears of.
-        if metadata is not None and metadata.keys() == _VERSIONS:
-            metadata = None
         manager: Any = kind.configure(
             inheritable_callbacks=config.get("callbacks"),
             local_callbacks=own.get("callbacks"),
@@ -418,7 +388,7 @@ class ChainCall(Call):
             inheritable_tags=config.get("tags"),
             local_tags=own.get("tags"),
             inheritable_metadata=config.get("metadata"),
-            local_metadata=metadata,
+            local_metadata=own.get("metadata"),
         )
         if not manager.handlers:
             return None
@@ -435,7 +405,6 @@ class ChainCall(Call):
         return manager.on_chain_start(None, self.messages, name=name, run_id=self.run_id)
 
     def open(self) -> FallbackRun:
-        """Start the core's run."""
         turn = self.configure(self.config)
         named = {"run_name": self.run_name, "run_id": self.run_id}
         return self.start(turn, named, self.messages)
@@ -499,7 +468,6 @@ class ChainCall(Call):
                 chunks.close()
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
-        """Pass a candidate's chunks on, or say that there was none."""
         request = await self.anext_request(attempt)
         self.attempt = attempt  # as in ask_for_stream
         chunks = request.candidate.astream(request.messages, request.config, **request.settings)
@@ -546,12 +514,7 @@ class ChainCall(Call):
 
 
 def metadata_of(config: RunnableConfig, run: dict[str, Any]) -> dict[str, Any] | None:
-    """Return what a record says of a call by its config: the caller's metadata and the run.
-
-    Args:
-        config: LangChain's, as it was merged for the call.
-        run: The run's name and id, where the caller gave one.
-    """
+    """Return what a record says of a call: its config's metadata, and the run's name and id."""
     metadata: dict[Any, Any] = config.get("metadata") or {}  # named by whoever called
     # What is configurable is for the models, keys included; older LangGraphs copy all of it.
     configurable = config.get("configurable") or {}
@@ -576,12 +539,7 @@ def _check_ends(messages: list[Any]) -> None:
 
 
 def _lacks_parsed(answer: Any, *, parses: bool) -> bool:
-    """Tell whether an answer holds nothing in the schema, in a form that LangChain has for it.
-
-    Args:
-        answer: What a chain returned.
-        parses: Whether its last step was a parser, which returns None where it found nothing.
-    """
+    """Tell whether an answer holds nothing in the schema, in a form that LangChain has for it."""
     if not isinstance(answer, dict):
         return parses and answer is None
     if answer.keys() != {"parsed", "parsing_error", "raw"}:  # include_raw=True

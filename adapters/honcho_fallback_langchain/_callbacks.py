@@ -185,7 +185,6 @@ class Gate:
             handle_event([handler], event.name, None, *event.args, **event.kwargs)
 
     async def aclose(self, error: BaseException | None) -> None:
-        """Report what is held back, in this task."""
         for handler, event in self._rest(error):
             await ahandle_event([handler], event.name, None, *event.args, **event.kwargs)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import zip_longest
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from langchain_core.language_models import BaseChatModel
 from langchain_core.runnables import Runnable, RunnableParallel, RunnableSequence
@@ -25,14 +25,6 @@ if TYPE_CHECKING:
 _PARAMETERS = ("temperature", "max_tokens", "stop")
 
 
-class Identity(NamedTuple):
-    """Say who a candidate is."""
-
-    model: str  # or the runnable's name
-    provider: str | None
-    context_window: int | None  # the largest input in tokens, where it is known
-
-
 def chat_model_of(candidate: object) -> BaseChatModel | None:
     """Find the chat model under bindings and retries, or None."""
     while isinstance(candidate, RunnableBindingBase | DynamicRunnable):
@@ -42,14 +34,15 @@ def chat_model_of(candidate: object) -> BaseChatModel | None:
     return candidate if isinstance(candidate, BaseChatModel) else None
 
 
-def identify(candidate: Runnable[Any, Any]) -> Identity:
-    """Read a candidate's names as LangChain's tracing reads them."""
-    model = first_chat_model(candidate)
+def _names_of(
+    candidate: Runnable[Any, Any], model: BaseChatModel | None
+) -> tuple[str, str | None, int | None]:
+    """Read model, provider and the largest input in tokens as LangChain's tracing reads them."""
     if model is None:
-        return Identity(candidate.get_name(), None, None)
+        return candidate.get_name(), None, None
     params = model._get_ls_params()  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # what every integration overrides
     window = (model.profile or {}).get("max_input_tokens")
-    return Identity(
+    return (
         params.get("ls_model_name") or type(model).__name__,
         params.get("ls_provider") or None,
         window if type(window) is int and window > 0 else None,
@@ -61,7 +54,7 @@ def parameters_of(candidate: object, kwargs: Mapping[str, Any]) -> dict[str, Any
     model = first_chat_model(candidate)
     if model is None:
         return {}
-    params: Mapping[str, Any] = model._get_ls_params(**kwargs)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # as in identify
+    params: Mapping[str, Any] = model._get_ls_params(**kwargs)  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # as in _names_of
     given = {name: params.get(f"ls_{name}") for name in _PARAMETERS}
     return {name: value for name, value in given.items() if value is not None}
 
@@ -73,7 +66,7 @@ def _own_parameters_of(candidate: object) -> dict[str, Any]:
         bound = {**candidate.kwargs, **bound}
         candidate = candidate.bound
     model = first_chat_model(candidate)
-    own: Mapping[str, Any] = {} if model is None else model._identifying_params  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # as in identify
+    own: Mapping[str, Any] = {} if model is None else model._identifying_params  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # as in _names_of
     return {**own, **bound}
 
 
@@ -101,13 +94,13 @@ def targets_of(
     targets: list[Target] = []
     known = zip_longest(candidates, credentials, earlier_targets)
     for position, (candidate, credential, before) in enumerate(known):
-        model, provider, window = identify(candidate)
+        inside = first_chat_model(candidate)
+        model, provider, window = _names_of(candidate, inside)
         # The same model may come again, with another key or in another chain.
         name = f"{provider}/{model}" if provider else model
         name = distinct_name(name, [one.name for one in targets])
         if credential is not None:
             check_takes_keys(candidate, position)
-        inside = first_chat_model(candidate)
         # A model's own key is no credential: nobody can refresh it.
         identity = None if credential else identity_of(inside, model, provider)
         if identity is None and before is not None and before.credential is credential:

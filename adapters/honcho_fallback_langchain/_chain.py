@@ -11,7 +11,6 @@ from langchain_core.runnables.base import RunnableBindingBase, RunnableSequence
 from honcho_fallback import FallbackPolicy
 from honcho_fallback_langchain._candidates import chat_model_of, first_chat_model, targets_of
 from honcho_fallback_langchain._message_history import Reader
-from honcho_fallback_langchain._outputs import reading_messages
 from honcho_fallback_langchain._sdk import within_attempts, without_sdk_retries
 
 if TYPE_CHECKING:
@@ -66,11 +65,8 @@ class Chain:
     ) -> Self:
         """Make the chain of candidates, their SDKs' retries off where that is asked for.
 
-        Args:
-            candidates: The primary first.
-            options: All of them.
-            before: The policy whose turns, and what was learned of its targets, go on.
-            replaced: How many candidates, from the primary on, are others than before.
+        Turns of the policy before go on, and what it learned of the targets that are the same:
+        all but the first few that are replaced.
         """
         if options.sdk_retries == "off":
             candidates = [within_attempts(without_sdk_retries(one)) for one in candidates]
@@ -81,7 +77,7 @@ class Chain:
             config = config.replace(only_models=True)
         policy = FallbackPolicy(
             targets_of(candidates, options.credentials, earlier),
-            reading_messages(config),
+            config,
             agent=options.agent,
             observers=options.observers,
             turns_of=before,

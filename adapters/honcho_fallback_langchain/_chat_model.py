@@ -11,11 +11,10 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import Field
 
-from honcho_fallback_langchain._base import FallbackBase, FallbackBinding
+from honcho_fallback_langchain._base import FallbackBase, FallbackBinding, FallbackRunnable
 from honcho_fallback_langchain._candidates import chat_model_of, check_candidates, each
 from honcho_fallback_langchain._message_history import tools_for
 from honcho_fallback_langchain._options import ChatModelOptions, FallbackOptions, Options
-from honcho_fallback_langchain._runnable import FallbackRunnable
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence

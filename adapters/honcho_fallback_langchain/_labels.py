@@ -25,7 +25,7 @@ from langchain_core.runnables.configurable import DynamicRunnable
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback.providers import route_in
-from honcho_fallback_langchain._metadata import CALL_ID
+from honcho_fallback_langchain._outputs import CALL_ID
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -51,10 +51,6 @@ def labels_of(part: Any, outer: frozenset[str] = _NONE) -> frozenset[str] | None
 
     A tag around a part is said of all in it. Whom nobody can see before a call, such as what a
     function asks, has only those around it; what a config may change has none.
-
-    Args:
-        part: A candidate, or a part of one.
-        outer: The tags around it.
     """
     if isinstance(part, RunnableBindingBase):
         outer = outer.union((part.config or {}).get("tags") or ())
@@ -104,12 +100,7 @@ class Boundary(BaseCallbackHandler):
     """Refuse a model without the labels that is about to be asked within an agent's attempt.
 
     The attempt's own model is known by its metadata, as long as it is asked as it was made; any
-    other by its tags. Whom these ask has what they have.
-
-    Args:
-        required: The labels.
-        around: The config around the attempt; its tags are inherited, and say nothing of a model.
-        attempt: Whose metadata its model carries.
+    other by its tags, but for those that it inherits. Whom these ask has what they have.
     """
 
     raise_error = run_inline = True
@@ -121,7 +112,6 @@ class Boundary(BaseCallbackHandler):
         self._known = set[object]()
 
     def on_chain_start(self, *_: Any, run_id: UUID, **run: Any) -> None:
-        """Note a chat model that is a chain of others."""
         self._note(run_id, run)
 
     def on_chat_model_start(self, *_: Any, run_id: UUID, **run: Any) -> None:

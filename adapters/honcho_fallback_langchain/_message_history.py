@@ -22,7 +22,7 @@ from langchain_core.prompt_values import PromptValue
 
 from honcho_fallback.providers import Provider, bound_to, can_think
 from honcho_fallback_langchain._candidates import first_chat_model
-from honcho_fallback_langchain._metadata import KEY
+from honcho_fallback_langchain._outputs import KEY
 from honcho_fallback_langchain._sdk import differ, integration_of
 
 if TYPE_CHECKING:

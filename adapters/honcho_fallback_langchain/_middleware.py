@@ -109,14 +109,7 @@ class FallbackRequest(ModelRequest[Any]):
 
 
 class AgentCall(Call):
-    """Ask candidates by an agent's handler.
-
-    Args:
-        chain: The agent's model and the fallbacks.
-        request: What the agent asks.
-        handler: Asks one model.
-        turns: Where the middleware holds turns that go on, or None where a graph has no place.
-    """
+    """Ask candidates by an agent's handler; turns that go on are held by the middleware."""
 
     response: ModelResponse[Any]  # of the attempt that was answered last
     turn: Turn | None = None  # that the graph keeps
@@ -139,7 +132,6 @@ class AgentCall(Call):
         self.kept: dict[str, Any] = state.get(TURN) or {}
 
     def open(self) -> FallbackRun:
-        """Start the core's run, in the turn that it is a part of."""
         around, request = self.around, self.request
         turn = self.named_turn or self._turn_around()
         run_id = getattr(getattr(request.runtime, "execution_info", None), "run_id", None)
@@ -167,11 +159,7 @@ class AgentCall(Call):
         return around
 
     def _turn_of_graph(self, new_turn: Turn) -> Turn:
-        """Return the turn that goes on in the graph, or a new one and tell that the last is over.
-
-        Args:
-            new_turn: For the latter.
-        """
+        """Return the turn that goes on in the graph, or a new one, and end the last."""
         state: Any = self.request.state
         turn_id, position = self.kept.get("id"), self.kept.get("position", 0)
         last_turn = None if turn_id is None else _OPEN_TURNS.get(turn_id)

@@ -41,10 +41,12 @@ logger = logging.getLogger("honcho_fallback")
 class Integration(NamedTuple):
     """Say how a copy of an integration's chat model is made that does as a chain needs it."""
 
-    without_retries: Callable[[Any], Any]  # a model that sends one request per call
-    with_key: Callable[[Any, str], Any] | None = None
     # The fields of the clients that a thread asks by; in a task an attempt is interrupted.
     sync_clients: tuple[str, ...] = ()
+    async_clients: tuple[str, ...] = ()
+    key: str | None = None  # the field of the key that they are built with
+    # Makes a model that sends one request per call, where its clients are not what retries.
+    without_retries: Callable[[Any], Any] | None = None
     # The message format of its answers, as they carry it in ``model_provider``; models of others
     # that are built on it write it, too.
     writes: str | None = None
@@ -77,7 +79,8 @@ def without_sdk_retries(candidate: CandidateT) -> CandidateT:
 def _without_retries(model: Any) -> Any:
     integration = integration_of(model)
     if integration is not None:
-        return integration.without_retries(model)
+        change = integration.without_retries
+        return _with_quiet_clients(model) if change is None else change(model)
     if any(getattr(model, name, 0) != 0 for name in ("max_retries", "num_retries", "retries")):
         _warn_of_unknown(f"{type(model).__module__}.{type(model).__qualname__}")
     return model
@@ -96,32 +99,21 @@ def _quiet(client: Any) -> Any:
     return client if owner_of(client) is None else without_retries(client)
 
 
-def _field_clients(*names: str) -> Callable[[Any], Any]:
-    """Derive the clients in fields: each client read max_retries when it was built."""
-
-    def turn_off(model: Any) -> Any:
-        clients = {name: getattr(model, name) for name in names}
-        quiet = {name: _quiet(client) for name, client in clients.items()}
-        if not differ(quiet.values(), clients.values()):
-            return model
-        return copied(model, {**quiet, "max_retries": 0})
-
-    return turn_off
+def _with_quiet_clients(model: Any) -> Any:
+    """Derive the clients that are built: each read max_retries then, others will on first use."""
+    built = _built_clients(model)
+    quiet = {name: _quiet(client) for name, client in built.items()}
+    if model.max_retries == 0 and not differ(quiet.values(), built.values()):
+        return model
+    copy = copied(model, {"max_retries": 0})
+    vars(copy).update(quiet)
+    return copy
 
 
-def _lazy_clients(*names: str) -> Callable[[Any], Any]:
-    """Have clients built without retries on first use; derive those that were built already."""
-
-    def turn_off(model: Any) -> Any:
-        built = {name: vars(model)[name] for name in names if name in vars(model)}
-        quiet = {name: _quiet(client) for name, client in built.items()}
-        if model.max_retries == 0 and not differ(quiet.values(), built.values()):
-            return model
-        copy = copied(model, {"max_retries": 0})
-        vars(copy).update(quiet)
-        return copy
-
-    return turn_off
+def _built_clients(model: Any) -> dict[str, Any]:
+    integration = integration_of(model)
+    names = integration.sync_clients + integration.async_clients if integration else ()
+    return {name: vars(model)[name] for name in names if name in vars(model)}
 
 
 def _counted_attempts(model: Any) -> Any:
@@ -212,7 +204,7 @@ def check_takes_keys(candidate: Runnable[Any, Any], position: int) -> None:
 
     def check(model: Any) -> Any:
         integration = integration_of(model)
-        if integration is None or integration.with_key is None:
+        if integration is None or integration.key is None:
             raise FallbackConfigError.about(
                 f"credentials[{position}]",
                 f"how a {type(model).__name__} takes another key is not known here",
@@ -235,7 +227,6 @@ def with_key(target: Target) -> Any:
 
 
 async def awith_key(target: Target) -> Any:
-    """Return a target's candidate with the key that its credential gives."""
     key = cast("Credential", target.credential).get()
     key = await key if inspect.isawaitable(key) else key
     return with_changed(target.client, partial(_with_key, key=key))
@@ -261,23 +252,15 @@ def public_endpoint_of(model: BaseChatModel | None) -> str | None:
 
 
 def _with_key(model: Any, key: str) -> Any:
-    integration = integration_of(model)
-    change = integration and integration.with_key
-    return model if change is None else change(model, key)
-
-
-def _key_in(field: str, *clients: str) -> Callable[[Any, str], Any]:
     """Change the field of a key, and the clients that were built with the old one."""
-
-    def change(model: Any, key: str) -> Any:
-        if callable(getattr(model, field)):
-            return model  # it asks for its key itself
-        copy = copied(model, {field: SecretStr(key)})
-        built = {name: vars(model)[name] for name in clients if name in vars(model)}
-        vars(copy).update({name: with_key_of_sdk(one, key) for name, one in built.items()})
-        return copy  # what it builds on first use is built with the key
-
-    return change
+    integration = integration_of(model)
+    field = integration and integration.key
+    if field is None or callable(getattr(model, field)):
+        return model  # it asks for its key itself
+    copy = copied(model, {field: SecretStr(key)})
+    built = _built_clients(model).items()
+    vars(copy).update({name: with_key_of_sdk(client, key) for name, client in built})
+    return copy  # what it builds on first use is built with the key
 
 
 def _endpoint_of(model: BaseChatModel) -> str | None:
@@ -353,29 +336,27 @@ def _is_composite(kind: type) -> TypeGuard[type[RunnableSerializable[Any, Any]]]
 
 
 INTEGRATIONS: Final[Mapping[tuple[str, str], Integration]] = {
-    ("honcho_fallback_langchain", "FallbackChatModel"): Integration(_untouched),
+    ("honcho_fallback_langchain", "FallbackChatModel"): Integration(without_retries=_untouched),
     ("langchain_anthropic", "ChatAnthropic"): Integration(
-        _lazy_clients("_client", "_async_client"),
-        _key_in("anthropic_api_key", "_client", "_async_client"),
-        ("_client",),
-        writes="anthropic",
+        ("_client",), ("_async_client",), "anthropic_api_key", writes="anthropic"
     ),
     ("langchain_google_genai", "ChatGoogleGenerativeAI"): Integration(
-        _counted_attempts, writes="google"
+        without_retries=_counted_attempts, writes="google"
     ),
     ("langchain_groq", "ChatGroq"): Integration(
-        _field_clients("client", "async_client"),
-        _key_in("groq_api_key", "client", "async_client"),
-        ("client",),
-        writes="groq",
+        ("client",), ("async_client",), "groq_api_key", writes="groq"
     ),
-    ("langchain_litellm", "ChatLiteLLM"): Integration(_litellm, writes="litellm"),
-    ("langchain_litellm", "ChatLiteLLMRouter"): Integration(_untouched, writes="litellm"),
-    ("langchain_mistralai", "ChatMistralAI"): Integration(_counted_attempts, writes="mistralai"),
+    ("langchain_litellm", "ChatLiteLLM"): Integration(without_retries=_litellm, writes="litellm"),
+    ("langchain_litellm", "ChatLiteLLMRouter"): Integration(
+        without_retries=_untouched, writes="litellm"
+    ),
+    ("langchain_mistralai", "ChatMistralAI"): Integration(
+        without_retries=_counted_attempts, writes="mistralai"
+    ),
     ("langchain_openai", "BaseChatOpenAI"): Integration(
-        _field_clients("client", "async_client", "root_client", "root_async_client"),
-        _key_in("openai_api_key", "client", "async_client", "root_client", "root_async_client"),
         ("client", "root_client"),
+        ("async_client", "root_async_client"),
+        "openai_api_key",
         writes="openai",
     ),
 }

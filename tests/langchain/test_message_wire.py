@@ -23,7 +23,6 @@ from langchain_core.messages import (
 from langchain_core.tools import tool
 
 from honcho_fallback_langchain import FallbackChatModel
-from honcho_fallback_langchain._candidates import identify
 from tests.helpers.chat_models import ScriptedChat, claude, gpt
 from tests.helpers.histories import sent_to
 from tests.helpers.provider import Reply
@@ -168,7 +167,7 @@ class Party:
 
     def sent(self, history: list[BaseMessage]) -> list[BaseMessage]:
         """Return what a candidate of a fallback would be sent."""
-        provider = identify(self.bound).provider
+        provider = FallbackChatModel(self.bound).policy.targets[0].provider
         assert provider is not None
         return sent_to(provider, history)
 
