@@ -91,12 +91,10 @@ class Report(BaseModel):
 
 
 def text_by(author: str, call: int) -> str:
-    """Return what a provider says in a call."""
     return f"{author} {('looks it up.', 'sums it up.')[call]}"
 
 
 def calls_by(author: str, call: int) -> list[tuple[str, Json]]:
-    """Return the tools that a provider calls, with their arguments."""
     if call == 0:
         return [("weather", {"city": CITY}), ("approve", {"city": CITY})]
     return [("Report", {"city": CITY, "author": author})]
@@ -147,7 +145,6 @@ class Death:
         return all_of_it[:-_LAST_PIECE] if self.kept == _AT_ARGUMENTS else all_of_it
 
     def reply(self, answer: Json, *, streamed: bool) -> Reply:
-        """Return the reply: a broken stream, or a body that breaks likewise."""
         if self.end == "status":
             return Reply(status=503)
         if streamed:
@@ -299,7 +296,6 @@ class Page:
     written: list[str] = field(default_factory=list[str])
 
     def read(self, mode: str, item: Any) -> None:
-        """Read one item of a mode's stream, or the state that an agent returned."""
         kind = mode.rpartition(" ")[2]
         if kind == "messages":
             self._add(item[0].id, text_of(item[0]), item[1], isinstance(item[0], AIMessage))
@@ -392,5 +388,4 @@ async def converse(
 
 
 def requests_in(provider: Provider, call: int) -> int:
-    """Count the requests of one call of the loop."""
     return sum(call_of(request) == call for request in provider.requests)

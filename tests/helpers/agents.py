@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 
 def calls(name: str, number: int, **arguments: Any) -> AIMessageChunk:
-    """Make an answer that calls a tool."""
     call = tool_call_chunk(name=name, args=json.dumps(arguments), id=f"call_{number}", index=0)
     return AIMessageChunk(content="", tool_call_chunks=[call])
 
@@ -27,7 +26,6 @@ ROUNDS = [calls("look_up", 1, city="Oslo"), calls("look_up", 2, city="Rome"), "d
 
 
 def agent(model: Any, *middleware: Any, tools: Sequence[Any] = (look_up,), **options: Any) -> Any:
-    """Make an agent."""
     return create_agent(model, list(tools), middleware=list(middleware), **options)
 
 
@@ -46,7 +44,6 @@ async def run(verb: str, agent: Any, given: Any = "hi", config: Any = None) -> d
 async def stream(
     verb: str, agent: Any, mode: str, config: Any = None, question: str = "hi"
 ) -> list[Any]:
-    """Return the parts that an agent streams of one turn in a mode."""
     given = {"messages": [("user", question)]}
     if verb == "invoke":
         return list(agent.stream(given, config, stream_mode=mode))
@@ -54,6 +51,5 @@ async def stream(
 
 
 def last(state: dict[str, Any]) -> AIMessage:
-    """Return the message that an agent ended with."""
     message: AIMessage = state["messages"][-1]
     return message

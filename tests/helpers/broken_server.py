@@ -49,7 +49,6 @@ class Request(NamedTuple):
 
     @property
     def body(self) -> bytes:
-        """Return a whole answer in the form of the request."""
         text = form_of(self.path).answer("hello", str(self.document.get("model")), True)
         return json.dumps(text).encode()
 
@@ -94,19 +93,16 @@ class Connection:
         raise ConnectionAbortedError
 
     def hand_over(self) -> socket.socket:
-        """Return the socket for somebody else to serve and to close."""
         sock, self._sock = self._sock, socket.socket()
         return sock
 
     def receive(self) -> bytes:
-        """Wait for the next bytes."""
         data = self._sock.recv(65536)
         if not data:
             raise ConnectionAbortedError
         return data
 
     def send(self, data: bytes) -> None:
-        """Send bytes."""
         self._sock.sendall(data)
 
     def reset(self) -> None:
@@ -120,7 +116,6 @@ class Connection:
             pass
 
     def tls(self, certificate: trustme.LeafCert | trustme.CA) -> None:
-        """Shake hands with this certificate."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         if isinstance(certificate, trustme.CA):  # signed by itself
             with (
@@ -133,7 +128,6 @@ class Connection:
         self._sock = context.wrap_socket(self._sock, server_side=True)
 
     def close(self) -> None:
-        """End it in order."""
         self._sock.close()
 
 
@@ -226,7 +220,6 @@ class Place:
     warm: bool = False
 
     def heard(self) -> None:
-        """Say that content has arrived at the client."""
         if self.server is not None:
             self.server.content_was_read.set()
 

@@ -32,8 +32,6 @@ NOWHERE = "http://127.0.0.1:1"
 
 
 class Asked(NamedTuple):
-    """Hold one request as a scripted model received it."""
-
     messages: list[BaseMessage]
     kwargs: dict[str, Any]
 
@@ -61,12 +59,10 @@ class ScriptedChat(BaseChatModel):
 
     @property
     def closed(self) -> list[str]:
-        """Return how its streams ended, in order."""
         return self._closed
 
     @property
     def bindings(self) -> list[dict[str, Any]]:
-        """Return the keywords of each binding of tools."""
         return self._bindings
 
     @property
@@ -183,12 +179,10 @@ def chat(model: str, *entries: Any, **fields: Any) -> ScriptedChat:
 
 
 def dead(model: str = "primary", status: int = 503) -> ScriptedChat:
-    """Make a scripted model that always fails."""
     return chat(model, StatusError(status))
 
 
 def alive(model: str = "backup", *words: str) -> ScriptedChat:
-    """Make a scripted model that always answers."""
     return chat(model, list(words or ("from ", model)))
 
 
@@ -200,17 +194,14 @@ def with_fallbacks(primary: Any, fallbacks: Sequence[Any], **options: Any) -> An
 
 
 def failing_over(**options: Any) -> FallbackChatModel:
-    """Make a chain whose primary is down."""
     return FallbackChatModel(dead(), alive(), **options)
 
 
 def candidate(model: FallbackChatModel | FallbackRunnable[Any, Any], position: int) -> Any:
-    """Return a candidate as it was given."""
     return model.candidates[position]
 
 
 def asked_of(model: Any) -> list[Any]:
-    """Return a chain's candidates as they are asked."""
     return [target.client for target in model.policy.targets]
 
 
@@ -258,13 +249,11 @@ def serve(
 
 
 def model_at(provider: Provider, **fields: Any) -> BaseChatModel:
-    """Make the chat model of a provider from ``serve``."""
     make = gpt if provider.name.startswith("openai") else claude
     return make(**{"base_url": provider.url, **fields})
 
 
 def keys(provider: Provider) -> list[str]:
-    """Return the keys that a provider was asked with, in order."""
     return [request.key for request in provider.requests]
 
 

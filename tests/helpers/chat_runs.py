@@ -12,14 +12,12 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import HumanMessage
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Callable, Coroutine
     from uuid import UUID
 
 
 @dataclass
 class Run:
-    """Hold one run as a tracer would see it."""
-
     id: UUID
     parent: UUID | None
     kind: str
@@ -44,16 +42,13 @@ class Runs(BaseCallbackHandler):
 
     @property
     def roots(self) -> list[Run]:
-        """Return the runs without a parent."""
         return [run for run in self.all.values() if run.parent is None]
 
     @property
     def models(self) -> list[Run]:
-        """Return the models' runs, in the order they started."""
         return [run for run in self.all.values() if run.kind == "chat_model"]
 
     def children(self, run: Run) -> list[Run]:
-        """Return the runs right under another."""
         return [one for one in self.all.values() if one.parent == run.id]
 
     def check(self) -> Run:
@@ -65,10 +60,21 @@ class Runs(BaseCallbackHandler):
         (root,) = self.roots
         return root
 
-    def _start(self, run: Run) -> None:
+    def _begin(
+        self,
+        kind: str,
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        tags: list[str] | None = None,
+        metadata: dict[str, Any] | None = None,
+        name: str | None = None,
+        **_: Any,
+    ) -> None:
         with self._lock:
-            assert run.id not in self.all, "a run started twice"
-            self.all[run.id] = run
+            assert run_id not in self.all, "a run started twice"
+            run = Run(run_id, parent_run_id, kind, name, tags or [], metadata or {})
+            self.all[run_id] = run
 
     def _end(self, run_id: UUID, how: str) -> Run:
         with self._lock:
@@ -76,33 +82,11 @@ class Runs(BaseCallbackHandler):
         self.all[run_id].ends.append(how)
         return self.all[run_id]
 
-    def on_chain_start(
-        self,
-        serialized: Any,
-        inputs: Any,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self._start(Run(run_id, parent_run_id, "chain", name, tags or [], metadata or {}))
+    def on_chain_start(self, serialized: Any, inputs: Any, **run: Any) -> None:
+        self._begin("chain", **run)
 
-    def on_chat_model_start(
-        self,
-        serialized: Any,
-        messages: Any,
-        *,
-        run_id: UUID,
-        parent_run_id: UUID | None = None,
-        tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        name: str | None = None,
-        **kwargs: Any,
-    ) -> None:
-        self._start(Run(run_id, parent_run_id, "chat_model", name, tags or [], metadata or {}))
+    def on_chat_model_start(self, serialized: Any, messages: Any, **run: Any) -> None:
+        self._begin("chat_model", **run)
 
     def on_llm_new_token(self, token: Any, *, run_id: UUID, **kwargs: Any) -> None:
         self.all[run_id].tokens.append(token)
@@ -121,56 +105,35 @@ class Runs(BaseCallbackHandler):
 
 
 def text_of(answer: Any) -> str:
-    """Return what a message, a chunk or a plain answer says."""
     text = getattr(answer, "text", answer)
     return text if isinstance(text, str) else str(text)
 
 
-async def invoke(model: Any, question: Any, config: Any = None) -> str:
-    return text_of(model.invoke(question, config))
+def _verb(verb: str) -> Callable[..., Coroutine[Any, Any, str]]:
+    """Return a function that asks by this method, and returns the text of all that it gives."""
 
-
-async def ainvoke(model: Any, question: Any, config: Any = None) -> str:
-    return text_of(await model.ainvoke(question, config))
-
-
-async def stream(model: Any, question: Any, config: Any = None) -> str:
-    return "".join(text_of(chunk) for chunk in model.stream(question, config))
-
-
-async def astream(model: Any, question: Any, config: Any = None) -> str:
-    return "".join([text_of(chunk) async for chunk in model.astream(question, config)])
-
-
-async def batch(model: Any, question: Any, config: Any = None) -> str:
-    (answer,) = model.batch([question], config)
-    return text_of(answer)
-
-
-async def abatch(model: Any, question: Any, config: Any = None) -> str:
-    (answer,) = await model.abatch([question], config)
-    return text_of(answer)
-
-
-async def batch_as_completed(model: Any, question: Any, config: Any = None) -> str:
-    ((_, answer),) = model.batch_as_completed([question], config)
-    return text_of(answer)
-
-
-async def abatch_as_completed(model: Any, question: Any, config: Any = None) -> str:
-    ((_, answer),) = [pair async for pair in model.abatch_as_completed([question], config)]
-    return text_of(answer)
-
-
-async def transform(model: Any, question: Any, config: Any = None) -> str:
-    return "".join(text_of(chunk) for chunk in model.transform(iter([question]), config))
-
-
-async def atransform(model: Any, question: Any, config: Any = None) -> str:
-    async def given() -> AsyncIterator[Any]:
+    async def given(question: Any) -> AsyncIterator[Any]:
         yield question
 
-    return "".join([text_of(chunk) async for chunk in model.atransform(given(), config)])
+    async def ask(model: Any, question: Any, config: Any = None) -> str:
+        if "batch" in verb:
+            question = [question]
+        elif verb == "transform":
+            question = iter([question])
+        elif verb == "atransform":
+            question = given(question)
+        answer = getattr(model, verb)(question, config)
+        if hasattr(answer, "__aiter__"):
+            answer = [part async for part in answer]
+        elif verb.startswith("a"):
+            answer = await answer
+        parts = [answer] if "invoke" in verb else [*answer]
+        if "as_completed" in verb:
+            parts = [part for _, part in parts]
+        return "".join(map(text_of, parts))
+
+    ask.__name__ = verb
+    return ask
 
 
 async def events_v2(model: Any, question: Any, config: Any = None) -> str:
@@ -185,18 +148,21 @@ async def events_v2(model: Any, question: Any, config: Any = None) -> str:
 
 
 VERBS: dict[str, Any] = {
-    "invoke": invoke,
-    "ainvoke": ainvoke,
-    "stream": stream,
-    "astream": astream,
-    "batch": batch,
-    "abatch": abatch,
-    "batch_as_completed": batch_as_completed,
-    "abatch_as_completed": abatch_as_completed,
-    "transform": transform,
-    "atransform": atransform,
-    "astream_events v2": events_v2,
-}
+    verb: _verb(verb)
+    for verb in (
+        "invoke",
+        "ainvoke",
+        "stream",
+        "astream",
+        "batch",
+        "abatch",
+        "batch_as_completed",
+        "abatch_as_completed",
+        "transform",
+        "atransform",
+    )
+} | {"astream_events v2": events_v2}
+invoke, ainvoke, stream, astream = [*VERBS.values()][:4]
 
 
 async def stream_events_v3(model: Any, question: Any, config: Any = None) -> str:
@@ -215,11 +181,8 @@ async def astream_events_v3(model: Any, question: Any, config: Any = None) -> st
 
 async def generate(model: Any, question: Any, config: Any = None) -> str:
     callbacks = (config or {}).get("callbacks")
-    return str(
-        model.generate([[HumanMessage(content=question)]], callbacks=callbacks)
-        .generations[0][0]
-        .text
-    )
+    result = model.generate([[HumanMessage(content=question)]], callbacks=callbacks)
+    return str(result.generations[0][0].text)
 
 
 async def agenerate(model: Any, question: Any, config: Any = None) -> str:

@@ -48,7 +48,6 @@ def stand_in(name: str, module: str, base: type[Exception] = ProviderError) -> t
 
 
 def raised_from(outer: Exception, cause: BaseException) -> Exception:
-    """Give an error its cause."""
     outer.__cause__ = cause
     return outer
 

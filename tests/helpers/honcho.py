@@ -220,7 +220,6 @@ async def _with_event(
 
 @contextmanager
 def _event(plan: AttemptPlan, telemetry: LLMTelemetryContext) -> Iterator[None]:
-    """Write down how a request ended, whatever the end."""
     error = "cancelled"
     try:
         yield

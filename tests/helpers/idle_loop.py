@@ -30,8 +30,6 @@ GRACE = 0.003
 
 
 class _IdleSelector(selectors.DefaultSelector):
-    """Let the loop's time go on where there is nothing to wait for but time."""
-
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
@@ -64,7 +62,6 @@ class IdleLoop(asyncio.SelectorEventLoop):
         super().__init__(self._idle)
 
     def time(self) -> float:
-        """Return its own seconds."""
         return self._idle.now
 
     async def shutdown_default_executor(self, timeout: float | None = None) -> None:  # noqa: ASYNC109 # as asyncio calls it

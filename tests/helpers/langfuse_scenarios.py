@@ -157,7 +157,6 @@ def spread(first: Sequence[str], second: Sequence[Any]) -> list[tuple[str, str, 
 
 
 def play(mode: str, name: str, speaker: Speaker, observer: FallbackObserver) -> None:
-    """Make one call as a service would."""
     ending = ENDINGS[name]
     calls = speaker.calls(ending.chain, observer)
     if ending.raises is None:
@@ -168,7 +167,6 @@ def play(mode: str, name: str, speaker: Speaker, observer: FallbackObserver) -> 
 
 
 def check(one: Stored, mode: str, name: str, speaker: Speaker) -> None:
-    """Compare what a server stores with what happened."""
     ending, metadata = ENDINGS[name], one.metadata
     whole = ending.outcome == "success"
     assert (one.type, one.name, one.model) == ("GENERATION", "deriver", ending.model)

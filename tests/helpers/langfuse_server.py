@@ -30,8 +30,6 @@ _LEVELS = {"DEBUG", "DEFAULT", "WARNING", "ERROR"}
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """An observation as Langfuse has it."""
-
     id: str
     trace_id: str
     parent_id: str | None
@@ -54,7 +52,6 @@ class Stored:
 
 
 def stored(span: ReceivedSpan) -> Stored:
-    """Say what a server makes of a span."""
     read = span.attributes
     return Stored(
         id=span.span_id,
@@ -182,7 +179,6 @@ class Memory:
         return [stored(span) for span in self.spans()]
 
     def only(self) -> Stored:
-        """Return the one observation there is."""
         (one,) = self.stored()
         return one
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import signal
 import threading
-from functools import cached_property
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -20,9 +19,9 @@ from honcho_fallback import FallbackConfig, FallbackPolicy, Target
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+    from collections.abc import Callable, Sequence
 
-    from honcho_fallback import Attempt, FallbackObserver, FallbackRun
+    from honcho_fallback import Attempt, FallbackObserver
     from tests.helpers.provider import ProviderServer, SeenRequest
 
 MESSAGES = [{"role": "user", "content": "Good morning"}]
@@ -100,36 +99,12 @@ class Speaker:
         raise NotImplementedError
 
 
-class Clients:
-    """Make an SDK's clients when they are asked for; loopback needs no certificates."""
-
-    def __init__(self, sdk: Any, plain: str, async_plain: str, base_url: str) -> None:
-        self._sdk, self._plain, self._async = sdk, plain, async_plain
-        self._options: dict[str, Any] = {
-            "base_url": base_url,
-            "api_key": SECRET,
-            "max_retries": 0,
-        }
-
-    @cached_property
-    def sync(self) -> Any:
-        http = self._sdk.DefaultHttpxClient(trust_env=False, verify=False)
-        return getattr(self._sdk, self._plain)(http_client=http, **self._options)
-
-    @cached_property
-    def asynchronous(self) -> Any:
-        http = self._sdk.DefaultAsyncHttpxClient(trust_env=False, verify=False)
-        return getattr(self._sdk, self._async)(http_client=http, **self._options)
-
-
 class Raw(Speaker):
     """Ask over an SDK itself, in the loops that a service writes."""
 
+    sdk: Any
     own: ClassVar[dict[str, Any]] = {}
     extra_streamed: ClassVar[dict[str, Any]] = {}
-
-    def clients(self, base_url: str) -> Clients:
-        raise NotImplementedError
 
     def create(self, client: Any) -> Any:
         raise NotImplementedError
@@ -138,61 +113,45 @@ class Raw(Speaker):
         targets = [self.target(behaviour) for behaviour in chain]
         config = FallbackConfig(max_attempts=2)
         policy = FallbackPolicy(targets, config, agent="deriver", observers=[observer])
-        streamed: Any = {"has_content": self.has_content}
 
-        def run() -> FallbackRun:
-            begun = policy.start()
-            begun.report(input=MESSAGES, parameters={"top_p": 0.9})
-            return begun
+        def asking(verb: str) -> Callable[[], Any]:
+            kind = "AsyncClient" if verb.startswith("a") else "Client"
+            more = {"stream": True, **self.extra_streamed} if "stream" in verb else {}
+            options = {"has_content": self.has_content} if more else {}
 
-        return SimpleNamespace(
-            call=lambda: policy.call(self.ask, run=run()),
-            acall=lambda: policy.acall(self.aask, run=run()),
-            stream=lambda: policy.stream(self.stream, run=run(), **streamed),
-            astream=lambda: policy.astream(self.astream, run=run(), **streamed),
-        )
+            def ask(attempt: Attempt) -> Any:
+                target = attempt.target
+                create = self.create(target.client[kind])
+                return create(model=target.model, messages=MESSAGES, **target.params, **more)
+
+            def call() -> Any:
+                run = policy.start()
+                run.report(input=MESSAGES, parameters={"top_p": 0.9})
+                return getattr(policy, verb)(ask, run=run, **options)
+
+            return call
+
+        verbs = ("call", "acall", "stream", "astream")
+        return SimpleNamespace(**{verb: asking(verb) for verb in verbs})
 
     def target(self, behaviour: str) -> Target:
-        clients = self.clients(f"{self.url}/{behaviour}")
-        params = {"extra_headers": {"x-key": SECRET}, **self.own}
-        return Target(f"{behaviour}-model", self.provider, client=clients, params=params)
-
-    def ask(self, attempt: Attempt) -> Any:
-        return self.create(attempt.target.client.sync)(**self._request(attempt))
-
-    async def aask(self, attempt: Attempt) -> Any:
-        async with attempt.target.client.asynchronous as client:
-            return await self.create(client)(**self._request(attempt))
-
-    def stream(self, attempt: Attempt) -> Iterator[Any]:
-        request = self._request(attempt) | self.extra_streamed
-        with self.create(attempt.target.client.sync)(stream=True, **request) as chunks:
-            yield from chunks
-
-    async def astream(self, attempt: Attempt) -> AsyncGenerator[Any]:
-        request = self._request(attempt) | self.extra_streamed
-        async with (
-            attempt.target.client.asynchronous as client,
-            await self.create(client)(stream=True, **request) as chunks,
-        ):
-            async for chunk in chunks:
-                yield chunk
-
-    def _request(self, attempt: Attempt) -> dict[str, Any]:
-        target = attempt.target
-        return {"model": target.model, "messages": MESSAGES, **target.params}
+        # Nobody closes an asynchronous client whose loop is over.
+        headers = {"x-key": SECRET, "connection": "close"}
+        client = {
+            kind: getattr(self.sdk, kind)(
+                base_url=f"{self.url}/{behaviour}", api_key=SECRET, max_retries=0
+            )
+            for kind in ("Client", "AsyncClient")
+        }
+        params = {"extra_headers": headers, **self.own}
+        return Target(f"{behaviour}-model", self.provider, client=client, params=params)
 
 
 class RawOpenAI(Raw):
-    """Ask over the openai SDK."""
-
-    provider = "openai"
+    provider, sdk = "openai", openai
     own: ClassVar[dict[str, Any]] = {"temperature": 0.5}
     parameters: ClassVar[dict[str, Any]] = {"temperature": 0.5, "top_p": 0.9}
     extra_streamed: ClassVar[dict[str, Any]] = {"stream_options": {"include_usage": True}}
-
-    def clients(self, base_url: str) -> Clients:
-        return Clients(openai, "OpenAI", "AsyncOpenAI", base_url)
 
     def create(self, client: Any) -> Any:
         return client.chat.completions.create
@@ -202,14 +161,9 @@ class RawOpenAI(Raw):
 
 
 class RawAnthropic(Raw):
-    """Ask over the anthropic SDK."""
-
-    provider = "anthropic"
+    provider, sdk = "anthropic", anthropic
     own: ClassVar[dict[str, Any]] = {"max_tokens": 9}
     parameters: ClassVar[dict[str, Any]] = {"max_tokens": 9, "top_p": 0.9}
-
-    def clients(self, base_url: str) -> Clients:
-        return Clients(anthropic, "Anthropic", "AsyncAnthropic", base_url)
 
     def create(self, client: Any) -> Any:
         return client.messages.create

@@ -25,7 +25,6 @@ class Later(Cooldown):
         lease: float | None = None,
         /,
     ) -> Any:
-        """Look at the time that the test wants."""
         return super().update_and_select(reports, offered, now + self.ahead, lease)
 
 
@@ -33,6 +32,5 @@ class AtOnce(TransportRecovery):
     """Recover without the wait."""
 
     def action(self, target: Target, failure: Failure, failures: int) -> PendingAction | None:
-        """Take no time for it."""
         action = super().action(target, failure, failures)
         return action and action._replace(wait=0.0)

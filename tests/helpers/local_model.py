@@ -65,7 +65,6 @@ class LocalModel(NamedTuple):
 
     @property
     def base_url(self) -> str:
-        """The ``base_url`` of an OpenAI client."""
         return f"{self.url}/v1"
 
 
@@ -95,7 +94,6 @@ def local_model_server(model: str = "tiny-local") -> Iterator[LocalModel]:
 
 
 def write_tiny_gguf(path: Path) -> Path:
-    """Write the model; the same bytes every time."""
     kinds = gguf.TokenType
     tokens = [*_SPECIAL, *(f"<0x{byte:02X}>" for byte in _BYTES), *("▁" + word for word in _WORDS)]
     types = [kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL, kinds.USER_DEFINED]

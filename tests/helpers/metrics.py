@@ -63,15 +63,12 @@ class Counted:
         return {key: value for key, value in prometheus.items() if value or key[0] not in rare}
 
     def of(self, name: str) -> dict[tuple[str, ...], Any]:
-        """Return one metric's figures by its labels' values."""
         return {key[1:]: value for key, value in self.figures().items() if key[0] == name}
 
     def counts(self, name: str) -> dict[tuple[str, ...], float]:
-        """Return how often a histogram's series were observed."""
         return {labels: count for labels, (count, _) in self.of(name).items()}
 
     def points(self, name: str) -> list[Any]:
-        """Return an instrument's data points."""
         return [
             point
             for one in self.instruments()
@@ -80,7 +77,6 @@ class Counted:
         ]
 
     def instruments(self) -> Iterator[Instrument]:
-        """Return what OpenTelemetry would export."""
         data = self._reader.get_metrics_data()
         for resource in data.resource_metrics if data else ():
             for scope in resource.scope_metrics:

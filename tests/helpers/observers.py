@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 
 class Listener(FallbackObserver):
-    """Keep the starts, switches, records and restores of calls, in order."""
-
     def __init__(self) -> None:
         self.starts: list[CallStart] = []
         self.switches: list[Switch] = []
@@ -48,8 +46,6 @@ class Listener(FallbackObserver):
 
 
 class ContentListener(Listener):
-    """Keep prompts and answers, too."""
-
     def __init__(self) -> None:
         super().__init__()
         self.contents: list[CallContent] = []
@@ -59,8 +55,6 @@ class ContentListener(Listener):
 
 
 class Noting(FallbackObserver):
-    """Keep every event there is."""
-
     def __init__(self) -> None:
         self.events: list[Any] = []
 

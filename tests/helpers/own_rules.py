@@ -18,5 +18,4 @@ def of_program(*classes: type[BaseException]) -> dict[str, Any]:
 
 
 def loaded(*rules: Any) -> Any:
-    """Return rules as ``classify`` takes them."""
     return FallbackConfig(rules=list(rules)).rules

@@ -25,12 +25,14 @@ from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from tests.helpers.wire import MESSAGE, Json, form_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
+
+    from tests.helpers.strict import Rules
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 CONTROL = "_control"
@@ -98,7 +100,6 @@ class SeenRequest:
 
     @property
     def key(self) -> str:
-        """Return the API key that it was made with."""
         bearer = self.headers.get("authorization", "").removeprefix("Bearer ")
         return self.headers.get("x-api-key") or self.headers.get("x-goog-api-key") or bearer
 
@@ -106,16 +107,6 @@ class SeenRequest:
     def wants_stream(self) -> bool:
         """Tell whether a stream is wanted: the body says so, or Gemini's path."""
         return bool(self.body.get("stream")) or ":stream" in self.path
-
-
-class Rules(Protocol):
-    """What a strict provider refuses, and what it remembers of its answers."""
-
-    def faults(self, body: Json) -> list[str]:
-        """Name every rule that a request breaks."""
-
-    def remember(self, answer: Any) -> None:
-        """Note what may come back."""
 
 
 class Provider:
@@ -146,7 +137,6 @@ class Provider:
         self._queue: deque[Reply] = deque()
 
     def reply(self, *replies: Reply) -> None:
-        """Queue replies, one for each request."""
         self._queue.extend(replies)
 
     def fail(self, status: int = 500, *, times: int | None = None, **fields: Any) -> None:
@@ -165,11 +155,9 @@ class Provider:
 
     @property
     def bodies(self) -> list[Json]:
-        """Return what it was asked, in order."""
         return [request.body for request in self.requests]
 
     def next_reply(self, request: SeenRequest) -> Reply:
-        """Take a request, and decide what is done with it."""
         self.requests.append(request)
         if self.key is not None and request.key != self.key:
             return Reply(status=401)
@@ -192,7 +180,6 @@ class _Listener(ThreadingHTTPServer):
         self.open: set[socket.socket] = set()
 
     def handle_error(self, *_: Any) -> None:
-        """Print what went wrong, unless a client left."""
         if not isinstance(sys.exc_info()[1], ConnectionError):
             traceback.print_exc()
 
@@ -369,20 +356,17 @@ class ProviderServer:
         return provider
 
     def take(self, name: str, request: SeenRequest) -> tuple[Provider, Reply]:
-        """Take a request for a provider, and return what it does with it."""
         provider = self[name]
         with self._lock:
             self.order.append(name)
             return provider, provider.next_reply(request)
 
     def reset(self) -> None:
-        """Forget what was scripted and what was seen."""
         with self._lock:
             self._providers.clear()
             self.order.clear()
 
     def close(self) -> None:
-        """Stop listening, and drop the connections that are open."""
         self._listener.shutdown()
         self._thread.join()
         self._listener.server_close()
@@ -454,7 +438,6 @@ class ProviderProcess:
             return json.load(answer)
 
     def close(self) -> None:
-        """End the process."""
         with self._process as process:
             assert process.stdin is not None
             process.stdin.close()

@@ -70,13 +70,11 @@ HOSTILE_CALL = call(
 
 
 def with_attempts(record: CallRecord, **fields: Any) -> CallRecord:
-    """Return the same call with other figures in each of its attempts."""
     attempts = tuple(replace(attempt, **fields) for attempt in record.attempts)
     return replace(record, attempts=attempts)
 
 
 def of_many_attempts(number: int) -> CallRecord:
-    """Return a call of so many attempts, a second each."""
     first = EVERY_OUTCOME["exhausted"].attempts[0]
     attempts = tuple(
         replace(first, number=each + 1, started=float(each)) for each in range(number)

@@ -43,7 +43,6 @@ def asked_by(verb: str, policy: FallbackPolicy, ask: Any, **options: Any) -> Any
 
 
 def ask(policy: FallbackPolicy, script: Script, verb: str, **options: Any) -> Any:
-    """Ask a script by one of the four verbs."""
     asks = {"acall": script.aask, "stream": script.stream, "astream": script.astream}
     return asked_by(verb, policy, asks.get(verb, script.ask), **options)
 

@@ -52,7 +52,6 @@ class Claude:
         self.thinking = MODES[mode]
 
     def calls(self, body: Json) -> Json:
-        """Answer a request with calls."""
         number = rounds_of(body)
         calls = [
             wire.tool_use(f"toolu_{number}_{at}", "look_up", {"city": city})
@@ -65,12 +64,9 @@ class Claude:
 
 
 class Chat:
-    """Chat Completions."""
-
     rules = ChatRules
 
     def calls(self, body: Json) -> Json:
-        """Answer a request with calls."""
         number = rounds_of(body)
         calls = [
             wire.chat_call(f"call_{number}_{at}", "look_up", {"city": city})
@@ -85,7 +81,6 @@ class Responses:
     rules = ResponsesRules
 
     def calls(self, body: Json) -> Json:
-        """Answer a request with calls."""
         number = rounds_of(body)
         thought = {
             "type": "reasoning",
@@ -106,7 +101,6 @@ class Gemini:
     rules = GoogleRules
 
     def calls(self, body: Json) -> Json:
-        """Answer a request with calls."""
         calls = [wire.function_call("look_up", {"city": city}) for city in CITIES]
         calls[0]["thoughtSignature"] = "c2lnbmVk"
         return wire.gemini_answer(*calls)

@@ -56,7 +56,6 @@ class Rules:
                 self.remember(part)
 
     def faults(self, body: Json) -> list[str]:
-        """Name every rule that a request breaks."""
         unknown = [f"{name}: unknown parameter" for name in body.keys() - self.knows]
         return unknown + self._faults(body)
 
@@ -286,8 +285,6 @@ def _values(message: Json, kind: str, field: str) -> list[str]:
 
 
 class ChatRules(Rules):
-    """The Chat Completions API."""
-
     knows = _words(
         "frequency_penalty logit_bias logprobs max_completion_tokens max_tokens messages metadata "
         "model n parallel_tool_calls presence_penalty prompt_cache_key reasoning_effort "
@@ -363,8 +360,6 @@ class ChatRules(Rules):
 
 
 class ResponsesRules(Rules):
-    """The Responses API."""
-
     knows = _words(
         "include input instructions max_output_tokens metadata model parallel_tool_calls "
         "previous_response_id prompt_cache_key reasoning service_tier store stream temperature "

@@ -82,7 +82,6 @@ def named_event(kind: str, **fields: Any) -> str:
 
 
 def words_of(text: str) -> list[str]:
-    """Split a text into words that keep the space behind them."""
     return re.findall(r"\S+\s*|\s+", text)
 
 
@@ -90,7 +89,6 @@ def words_of(text: str) -> list[str]:
 
 
 def chat_call(call_id: str, name: str, arguments: Mapping[str, Any]) -> Json:
-    """Build the call of a tool."""
     function = {"name": name, "arguments": json.dumps(arguments)}
     return {"id": call_id, "type": "function", "function": function}
 
@@ -170,7 +168,6 @@ def chat_events(answer: Json, *, usage: bool = False, error: Json | None = None)
 def openai_error(
     message: str = MESSAGE, kind: str | None = "server_error", code: str | None = None
 ) -> Json:
-    """Build an error as OpenAI words it, in a body as in a stream."""
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
@@ -178,7 +175,6 @@ def openai_error(
 
 
 def response_text(text: str, item: str = "msg_1", **part: Any) -> Json:
-    """Build an output item that says a text."""
     content = {"type": "output_text", "text": text, "annotations": [], **part}
     fields = {"id": item, "role": "assistant", "status": "completed", "content": [content]}
     return {"type": "message", **fields}
@@ -187,7 +183,6 @@ def response_text(text: str, item: str = "msg_1", **part: Any) -> Json:
 def response_call(
     item: str, call_id: str, name: str, arguments: Mapping[str, Any], **fields: Any
 ) -> Json:
-    """Build an output item that calls a tool."""
     call = {"id": item, "call_id": call_id, "name": name, "arguments": json.dumps(arguments)}
     return {"type": "function_call", **call, **fields}
 
@@ -195,7 +190,6 @@ def response_call(
 def responses_answer(
     *items: Json, model: str = "gpt-5.5", usage: Json | None = RESPONSES_USAGE
 ) -> Json:
-    """Build a response with these output items."""
     return {
         "id": "resp_1",
         "object": "response",
@@ -245,7 +239,6 @@ def responses_events(answer: Json, *, error: Json | None = None) -> list[str]:
 
 
 def embedding_answer(model: str = "gpt-5.5") -> Json:
-    """Build an embedding."""
     vector = {"object": "embedding", "index": 0, "embedding": [0.5, 0.5]}
     usage = {"prompt_tokens": 12, "total_tokens": 12}
     return {"object": "list", "data": [vector], "model": model, "usage": usage}
@@ -255,12 +248,10 @@ def embedding_answer(model: str = "gpt-5.5") -> Json:
 
 
 def text_block(text: str) -> Json:
-    """Build a block that says a text."""
     return {"type": "text", "text": text}
 
 
 def tool_use(call_id: str, name: str, arguments: Mapping[str, Any]) -> Json:
-    """Build a block that calls a tool."""
     return {"type": "tool_use", "id": call_id, "name": name, "input": dict(arguments)}
 
 
@@ -292,12 +283,10 @@ def message_answer(
 
 
 def block_start(block: Json, index: int = 0) -> Json:
-    """Build the event that opens a block."""
     return {"type": "content_block_start", "index": index, "content_block": block}
 
 
 def block_delta(delta: Json, index: int = 0) -> Json:
-    """Build an event that adds to a block."""
     return {"type": "content_block_delta", "index": index, "delta": delta}
 
 
@@ -309,7 +298,6 @@ def message_start(answer: Json) -> Json:
 
 
 def message_delta(answer: Json) -> Json:
-    """Build the event that says why a message ends, and with how many tokens."""
     ended = {"stop_reason": answer["stop_reason"], "stop_sequence": None}
     return {"type": "message_delta", "delta": ended, "usage": answer["usage"]}
 
@@ -345,7 +333,6 @@ def _streamed(block: Json) -> tuple[Json, list[Json]]:
 
 
 def anthropic_error(message: str = MESSAGE, kind: str | None = "api_error") -> Json:
-    """Build an error as Anthropic words it, in a body as in a stream."""
     return {"type": "error", "error": {"type": kind, "message": message}}
 
 
@@ -353,14 +340,12 @@ def anthropic_error(message: str = MESSAGE, kind: str | None = "api_error") -> J
 
 
 def function_call(name: str, arguments: Mapping[str, Any]) -> Json:
-    """Build a part that calls a tool."""
     return {"functionCall": {"name": name, "args": dict(arguments)}}
 
 
 def gemini_answer(
     *parts: Json, model: str = "gemini-2.5-flash", usage: Json | None = GEMINI_WIRE_USAGE
 ) -> Json:
-    """Build an answer of one candidate with these parts."""
     content = {"role": "model", "parts": list(parts)}
     candidate = {"index": 0, "content": content, "finishReason": "STOP"}
     document: Json = {"candidates": [candidate], "modelVersion": model, "responseId": "r1"}
@@ -389,7 +374,6 @@ def gemini_events(answer: Json, *, error: Json | None = None) -> list[str]:
 
 
 def gemini_error(message: str = MESSAGE, kind: str | None = "INTERNAL") -> Json:
-    """Build an error as Gemini words it."""
     codes = {status: code for code, status in _GEMINI_ERRORS.items()}
     return {"error": {"code": codes.get(kind or "", 500), "message": message, "status": kind}}
 
