@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from anthropic.types import RawContentBlockDeltaEvent, TextDelta
-from google.genai import types as genai
+from anthropic.types import RawContentBlockDeltaEvent
+from google.genai.types import GenerateContentResponse
 from openai.types.chat import ChatCompletionChunk
-from openai.types.chat.chat_completion_chunk import Choice, ChoiceDelta
 from openai.types.responses import ResponseTextDeltaEvent
 
 from honcho_fallback import FallbackConfig, FallbackPolicy, Target, read_answer
+from tests.helpers.wire import block_delta, part
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -24,7 +24,6 @@ TEXTS = {
         "Dear Ms. O'Neill,\n\nthe harbour was quiet on the 3rd; two boats came in before noon — "
         "late, as ever. Would you send the papers? We'd rather not wait a week.\n\nYours, K."
     ),
-    "a list": "Steps:\n\n1. Open the lid.\n2. Open the valve.\n3. Close the valve.\n4. Close it.",
     "a table": "| a | b |\n|---|---|\n| 1 | 2 |\n| 1 | 2 |\n| 1 | 3 |\n\nThat is all of it.",
     "code": "def f(n):\n    if n < 2:\n        return n\n    return f(n - 1) + f(n - 2)\n\nf(9)",
     "other scripts": (
@@ -35,38 +34,35 @@ TEXTS = {
 }
 
 
-def chat(text: str, finish: Any = None) -> ChatCompletionChunk:
-    delta = ChoiceDelta(role="assistant", content=text)
-    choice = Choice(index=0, delta=delta, finish_reason=finish)
-    fields: Any = {"id": "c", "created": 1, "model": "m", "object": "chat.completion.chunk"}
-    return ChatCompletionChunk(choices=[choice], **fields)
+def chat(text: str, finish: str | None = None) -> Any:
+    return ChatCompletionChunk.model_validate(part(finish, role="assistant", content=text))
 
 
-def claude(text: str, finish: Any = None) -> Any:
+def claude(text: str, finish: str | None = None) -> Any:
     if finish:
         return {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
-    delta = TextDelta(type="text_delta", text=text)
-    return RawContentBlockDeltaEvent(type="content_block_delta", index=0, delta=delta)
+    delta = block_delta({"type": "text_delta", "text": text})
+    return RawContentBlockDeltaEvent.model_validate(delta)
 
 
-def gemini(text: str, finish: Any = None) -> genai.GenerateContentResponse:
-    content = genai.Content(role="model", parts=[genai.Part(text=text)])
-    reason = genai.FinishReason.STOP if finish else None
-    candidate = genai.Candidate(content=content, finish_reason=reason)
-    return genai.GenerateContentResponse(candidates=[candidate])
+def gemini(text: str, finish: str | None = None) -> Any:
+    candidate = {"content": {"role": "model", "parts": [{"text": text}]}}
+    end = {"finish_reason": "STOP"} if finish else {}
+    return GenerateContentResponse.model_validate({"candidates": [candidate | end]})
 
 
-def responses(text: str, finish: Any = None) -> Any:
+def responses(text: str, finish: str | None = None) -> Any:
     if finish:
         document = {"object": "response", "status": "completed", "output": []}
         return {"type": "response.completed", "response": document}
-    fields: Any = {"content_index": 0, "item_id": "i", "output_index": 0, "sequence_number": 1}
-    return ResponseTextDeltaEvent(
-        type="response.output_text.delta", delta=text, logprobs=[], **fields
+    fields = {"content_index": 0, "item_id": "i", "output_index": 0, "sequence_number": 1}
+    kind = "response.output_text.delta"
+    return ResponseTextDeltaEvent.model_validate(
+        {"type": kind, "delta": text, "logprobs": [], **fields}
     )
 
 
-def langchain(text: str, finish: Any = None) -> Any:
+def langchain(text: str, finish: str | None = None) -> Any:
     messages = pytest.importorskip("langchain_core.messages")
     metadata = {"finish_reason": "stop"} if finish else {}
     return messages.AIMessageChunk(content=text, response_metadata=metadata)
@@ -87,36 +83,28 @@ def tokens_of(text: str) -> list[str]:
     return pieces
 
 
-def follows(text: str, partial: str) -> str:
-    return text.removeprefix(partial)
-
-
-def repeats(text: str, partial: str) -> str:
-    """Say the last 25 characters of the beginning again."""
-    return partial[-25:] + text.removeprefix(partial)
-
-
-def begins_again(text: str, partial: str) -> str:
-    del partial
-    return text
-
-
+# What the next model says of a text, with its beginning before it.
+GOES_ON: dict[str, Callable[[str, str], str]] = {
+    "follows": lambda text, partial: text.removeprefix(partial),
+    "repeats": lambda text, partial: partial[-25:] + text.removeprefix(partial),
+    "begins again": lambda text, _: text,
+}
 SHAPES = [(one, one) for one in (chat, claude, gemini, responses, langchain)]
 SHAPES += [(chat, claude), (claude, gemini), (responses, chat)]
 
 
-@pytest.mark.parametrize("goes_on", [follows, repeats, begins_again])
+@pytest.mark.parametrize("how", GOES_ON)
 @pytest.mark.parametrize(("shape", "others"), SHAPES)
 @pytest.mark.parametrize("name", TEXTS)
 def test_no_cut_loses_or_doubles_a_word(
     name: str,
     shape: Callable[..., Any],
     others: Callable[..., Any],
-    goes_on: Callable[[str, str], str],
+    how: str,
 ) -> None:
     """Wherever it breaks, whether the model follows, repeats its last words or begins again."""
     text = TEXTS[name]
-    pieces = tokens_of(text)
+    pieces, goes_on = tokens_of(text), GOES_ON[how]
     targets = [Target("primary"), Target("able", prefill=True)]
     policy = FallbackPolicy(targets, FallbackConfig(wait=0))
 
@@ -130,7 +118,7 @@ def test_no_cut_loses_or_doubles_a_word(
     for cut in range(1, len(pieces)):
         before = "".join(pieces[:cut])
         # A few letters that come again may be meant so: they are left where they are.
-        if goes_on is not follows and len(before.rstrip()) < 25:
+        if how != "follows" and len(before.rstrip()) < 25:
             continue
         chunks = [*policy.stream(ask, partial="continue")]
         whole = "".join(str(read_answer([one]).content or "") for one in chunks)

@@ -1,4 +1,4 @@
-"""What the scenarios stand on: a judge that sees each wrong, a provider that fails as told."""
+"""What the scenarios stand on: a judge that sees each wrong, and time that passes unwaited for."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ import time
 from dataclasses import replace
 from typing import Any
 
-import openai
 import pytest
 
-from benchmarks.faults import ANSWER, WORDS, Fault, FaultyProvider, Request
+from benchmarks.faults import ANSWER, WORDS, Request
 from benchmarks.faults.scenarios import (
     FALLBACK_MODEL,
     PRIMARY_MODEL,
@@ -91,64 +90,6 @@ def test_who_has_no_fallback_is_not_asked_for_it() -> None:
     assert judge(SCENARIO["S15"], lost, has_fallback=False)[0] is Verdict.SAFE
     late = seen(WHOLE, seconds=20.0)
     assert judge(SCENARIO["S07"], late, has_fallback=False)[0] is Verdict.PASS
-
-
-async def ask(fault: Fault, **options: Any) -> tuple[list[str], Exception | None, float]:
-    """Ask the SDK, without its retries, for a stream; return what came, how it ended, and when."""
-    begun = asyncio.get_running_loop().time()
-    words: list[str] = []
-    error: Exception | None = None
-    messages: Any = options.pop("messages", [{"role": "user", "content": "hi"}])
-    async with (
-        FaultyProvider(fault) as provider,
-        openai.AsyncOpenAI(base_url=provider.url, api_key="none", max_retries=0) as client,
-    ):
-        try:
-            async for chunk in await client.chat.completions.create(
-                model="m", messages=messages, stream=True, timeout=30, **options
-            ):
-                words += [choice.delta.content or "" for choice in chunk.choices]
-        except (openai.OpenAIError, ValueError) as raised:
-            error = raised
-    return "".join(words).split(), error, asyncio.get_running_loop().time() - begun
-
-
-@pytest.mark.parametrize(
-    ("fault", "words", "error", "seconds"),
-    [
-        (Fault(), 12, None, 0.0),
-        (Fault(done=False), 12, None, 0.0),
-        (Fault(first_word_after=20), 12, None, 20.0),
-        (Fault(silence=120), 0, openai.APITimeoutError, 30.0),
-        (Fault(silence=20), 0, openai.APIConnectionError, 20.0),
-        (Fault(resets=True), 0, openai.APIConnectionError, 0.0),
-        (Fault(cut_after=8), 8, openai.APIConnectionError, 0.0),
-        (Fault(stall_after=4, stall=20), 4, openai.APIConnectionError, 20.0),
-        (Fault(junk_after=2), 2, ValueError, 0.0),
-        (Fault(status=503), 0, openai.InternalServerError, 0.0),
-        (Fault(times=0, status=503), 12, None, 0.0),
-        (Fault(lasts=0.0, status=503), 12, None, 0.0),
-    ],
-)
-def test_a_provider_fails_as_it_is_told(
-    fault: Fault, words: int, error: type[Exception] | None, seconds: float
-) -> None:
-    """To a real SDK, at the time that was said; and what takes two minutes takes no time."""
-    with asyncio.Runner(loop_factory=IdleLoop) as runner:
-        came, raised, took = runner.run(ask(fault))
-    assert came == [*WORDS[:words]]
-    assert isinstance(raised, error) if error else raised is None
-    assert took == pytest.approx(seconds)
-
-
-def test_a_provider_may_refuse_a_beginning() -> None:
-    """A request that ends with the assistant's words, where the provider takes none."""
-    messages = [{"role": "user", "content": "hi"}, {"role": "assistant", "content": WORDS[0]}]
-    with asyncio.Runner(loop_factory=IdleLoop) as runner:
-        assert runner.run(ask(Fault(), messages=messages))[1] is None
-        error = runner.run(ask(Fault(prefill=False), messages=messages))[1]
-    assert isinstance(error, openai.BadRequestError)
-    assert error.code == "invalid_prefill"
 
 
 def test_time_stands_still_while_a_thread_works() -> None:

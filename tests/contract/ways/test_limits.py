@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from honcho_fallback import Failure, FallbackConfigError, RetryBudget, Target
+from honcho_fallback import FallbackConfigError, Target
 from tests.contract.ways.cells import after_content, cells, one_each
-from tests.contract.ways.way import EXHAUSTED, INTERRUPTED, LATE, UNKNOWN
+from tests.contract.ways.way import INTERRUPTED, LATE, UNKNOWN
 from tests.helpers.later import AtOnce
 from tests.helpers.provider import Reply
 
@@ -156,34 +156,6 @@ async def test_a_rule_of_the_users_makes_a_wrong_request_a_switch(
     assert cell.record.attempts[0].note == "rule 1 of rules.toml: ours"
 
 
-@one_each()
-async def test_a_hook_corrects_what_an_error_means(cell: Cell) -> None:
-    """``refine``, for a rate limit that is the account's: its other models are passed over."""
-
-    def refine(failure: Failure, _: BaseException) -> Failure:
-        return failure._replace(scope="credential")
-
-    cell.primary.fail(429)
-    first, last = cell.places
-    cell.places = [first, replace(first, model="gpt-next-mini"), last]
-    cell.build(refine=refine)
-    assert await cell.is_answered_by(cell.backup)
-    assert cell.asked == (1, 1)
-    ((_, why),) = cell.record.untried
-    assert "the same key" in why
-
-
-@one_each()
-async def test_a_rate_limit_is_the_models_unless_refined(cell: Cell) -> None:
-    """The next model of the same key is asked at once."""
-    cell.primary.fail(429, times=1)
-    first, last = cell.places
-    cell.places = [first, replace(first, model="gpt-next-mini"), last]
-    cell.build()
-    assert await cell.is_answered_by(cell.primary)
-    assert cell.asked == (2, 0)
-
-
 @cells(streamed=False)
 async def test_an_answer_that_a_validator_refuses_switches(cell: Cell) -> None:
     """It is handed each answer; what it refuses was no answer, and was paid for."""
@@ -213,32 +185,3 @@ async def test_a_lost_connection_gets_one_more_chance(cell: Cell) -> None:
     cell.primary.fail(times=2, drop=True)
     assert await cell.is_answered_by(cell.backup)
     assert cell.asked == (4, 1)
-
-
-@one_each()
-async def test_a_rebuild_that_fails_is_no_recovery(cell: Cell) -> None:
-    """The call goes on as without it."""
-
-    def rebuild(_: Any) -> None:
-        raise OSError("no, not today")
-
-    cell.primary.fail(drop=True)
-    cell.build(transport_recovery=AtOnce(rebuild=rebuild))
-    assert await cell.is_answered_by(cell.backup)
-    assert cell.asked == (1, 1)
-    assert cell.record.attempts[0].note == "its rebuild failed: OSError"
-
-
-@one_each()
-async def test_a_retry_budget_bounds_repeats(cell: Cell) -> None:
-    """Without one the last target is asked three times; with it the record says why not."""
-    cell.primary.fail(500)
-    cell.backup.fail(500)
-    budget = RetryBudget(ratio=0.0, min_per_second=0.1, window=10.0)
-    before = 0
-    for given, requests in ((None, 4), (budget, 3), (budget, 2)):
-        cell.build(retry_budget=given, max_attempts=4, wait=0)
-        await cell.fails(EXHAUSTED)
-        assert sum(cell.asked) - before == requests
-        assert ("retry budget for" in (cell.record.why or "")) == bool(given)
-        before = sum(cell.asked)

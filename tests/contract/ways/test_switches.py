@@ -130,16 +130,6 @@ async def test_everybody_is_down(cell: Cell) -> None:
     assert (cell.record.outcome, cell.kinds) == ("exhausted", ["server_error", "overloaded"])
 
 
-@one_each()
-async def test_a_target_has_as_many_attempts_as_it_is_given(cell: Cell) -> None:
-    """Counted for each, by the policy alone."""
-    cell.primary.fail(500)
-    cell.backup.fail(500)
-    cell.build(attempts_per_target=2, switch_after=2, wait=0)
-    await cell.fails(EXHAUSTED)
-    assert cell.asked == (2, 2)
-
-
 # Both after HTTP 200.
 BEFORE_CONTENT = {
     "cut": Reply(events=[], cut=True),
