@@ -45,7 +45,6 @@ SLOW = (
     "litellm/test_proxy_load.py",
     "litellm/test_proxy.py",
     "litellm/test_two_processes.py",
-    "agents/test_load.py",
     "examples/test_service.py",
 )
 # Files of `make test` that take longest; one that begins last would be waited for by the others.

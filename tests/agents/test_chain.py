@@ -6,12 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 import agents
 import pytest
+from langchain_openai import ChatOpenAI
 from pydantic_ai import Agent
 
 from honcho_fallback import (
     FallbackConfigError,
     Target,
 )
+from honcho_fallback_langchain import FallbackChatModel
 from tests.helpers import wire
 from tests.helpers.provider import Reply
 
@@ -99,7 +101,32 @@ async def test_no_setting_of_the_primary_reaches_another_place(
     assert (primary.bodies[0]["temperature"], fallback.bodies[0]["temperature"]) == (0.1, 0.5)
 
 
-def test_a_target_without_a_model_is_refused(framework: Framework) -> None:
+def test_a_name_that_is_taken_gets_its_place(
+    framework: Framework, providers: ProviderServer
+) -> None:
+    """Logs and alerts know targets by them, under every framework."""
+    place = providers.new("place")
+    chain = framework.chain(*(framework.model(place, name=name) for name in ("a", "b", "a")))
+    assert [one.name for one in chain.policy.targets] == ["openai/a", "openai/b", "openai/a#3"]
+
+
+def test_langchain_numbers_alike() -> None:
+    """A target has one name, whatever the framework."""
+    models = [ChatOpenAI(model=name, api_key="key") for name in ("a", "b", "a")]
+    names = [one.name for one in FallbackChatModel(*models).policy.targets]
+    assert names == ["openai/a", "openai/b", "openai/a#3"]
+
+
+@pytest.mark.parametrize("wrong", [Target("gpt-4o"), object()], ids=["target", "object"])
+def test_what_is_no_model_is_refused(framework: Framework, wrong: Any) -> None:
     """With what to pass."""
     with pytest.raises(FallbackConfigError, match="pass models"):
-        framework.chain(Target("gpt-4o"))
+        framework.chain(wrong)
+
+
+def test_a_wrong_option_is_refused(framework: Framework, providers: ProviderServer) -> None:
+    """Where the chain is built."""
+    model = framework.model(providers.new("one"))
+    for wrong in ({"cooldwon": None}, {"partial": "drop"}):
+        with pytest.raises(FallbackConfigError, match=r"cooldown|partial"):
+            framework.chain(model, **wrong)
