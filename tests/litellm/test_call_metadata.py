@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -13,40 +13,7 @@ from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrateg
 from honcho_fallback_litellm._request import plain_metadata_of
 from tests.helpers.observers import WRONG
 
-if TYPE_CHECKING:
-    from tests.helpers.provider import ProviderServer
-
 MESSAGES: Any = [{"role": "user", "content": "hello"}]
-MINE = {"workspace": "acme", "run_id": "r-17", "wave": 12, "paid": True, "nothing": None}
-ADDED: dict[str, Any] = {
-    "tags": ["a"],
-    "user_api_key_alias": "mine",
-    "user_api_key_team_id": None,
-    "openai_api_key": "short",
-    "must_not_degrade": False,
-}
-ENDPOINTS: dict[str, dict[str, Any]] = {
-    "completion": {"messages": MESSAGES},
-    "embedding": {"input": "hello"},
-}
-
-
-@pytest.mark.parametrize("status", [200, 503])
-@pytest.mark.parametrize("endpoint", ENDPOINTS)
-def test_a_record_says_what_the_request_says(
-    endpoint: str, status: int, bench: Any, providers: ProviderServer, ask: Any
-) -> None:
-    """One dict goes with three calls; LiteLLM writes into it, and the record is the caller's."""
-    if status != 200:
-        providers["primary"].fail(status)
-    router, listener = bench.managed(disable_cooldowns=True)
-    metadata = {**MINE, **ADDED}
-    for _ in range(3):
-        ask(router, endpoint, model="deriver", metadata=metadata, **ENDPOINTS[endpoint])
-    assert [one.metadata for one in listener.records] == [MINE] * 3
-    assert [one.metadata for one in listener.starts] == [MINE] * 3
-    ask(router, endpoint, model="deriver", **ENDPOINTS[endpoint])
-    assert listener.records[-1].metadata is None
 
 
 def test_responses_have_metadata_in_two_places(bench: Any, run: Any) -> None:

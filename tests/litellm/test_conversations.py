@@ -26,15 +26,3 @@ def test_a_session_stays(name: str, bench: Any, providers: ProviderServer, ask: 
     for request in (NAMES[name], NAMES[name], {"litellm_session_id": "another"}):
         ask(router, "completion", model="deriver", messages=MESSAGES, **request)
     assert providers.order == ["primary", "backup", "backup", "primary"]
-
-
-@pytest.mark.parametrize("name", NAMES)
-def test_a_session_changes_nothing_without_it(
-    name: str, bench: Any, providers: ProviderServer, ask: Any
-) -> None:
-    """Each call starts on the primary."""
-    providers["primary"].fail(503, times=1)
-    router, _ = bench.managed(FallbackConfig())
-    for _ in range(2):
-        ask(router, "completion", model="deriver", messages=MESSAGES, **NAMES[name])
-    assert providers.order == ["primary", "backup", "primary"]

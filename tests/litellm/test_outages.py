@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -11,35 +10,20 @@ import litellm
 import openai
 import pytest
 from litellm.exceptions import GuardrailRaisedException
-from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 
 from honcho_fallback import (
     Cooldown,
     FallbackConfig,
     FallbackConfigError,
 )
-from honcho_fallback_litellm import FallbackProxyHandler
 from tests.helpers.later import AtOnce, Later
 from tests.helpers.provider import Reply
-from tests.helpers.wire import chat_word as word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from tests.helpers.provider import ProviderServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 ASKED: Any = {"model": "deriver", "messages": MESSAGES}
-COOLING = "it was cooling down for another "  # and some seconds, by a real clock
-
-
-class AheadLoop(asyncio.SelectorEventLoop):
-    """An event loop whose clock a test may put forward."""
-
-    ahead = 0.0
-
-    def time(self) -> float:
-        return super().time() + self.ahead
 
 
 @pytest.fixture
@@ -84,41 +68,6 @@ def test_who_litellm_rests_is_asked_before_a_call_is_lost(
     assert listener.records[-1].attempts[-1].note == "in its cooldown, as nobody else was left"
 
 
-def read_partly(router: Any) -> None:
-    """Close a stream after a chunk."""
-    stream = router.completion(**ASKED, stream=True)
-    next(stream)
-    stream.close()
-
-
-def dropped(router: Any) -> None:
-    """Forget a stream unread."""
-    stream = router.completion(**ASKED, stream=True)
-    del stream
-
-
-@pytest.mark.parametrize("how", [read_partly, dropped])
-def test_a_probe_that_learns_nothing_gives_its_permit_back(
-    how: Callable[..., None],
-    config: FallbackConfig,
-    cooldown: Later,
-    bench: Any,
-    providers: ProviderServer,
-    text: Any,
-) -> None:
-    """The very next call probes, and the record of the one before is closed."""
-    providers["primary"].fail(500, times=1)
-    router, listener = bench.managed(config)
-    router.completion(**ASKED)
-    cooldown.ahead = 61.0
-
-    how(router)
-
-    assert listener.records[-1].outcome == "abandoned"
-    assert text(router.completion(**ASKED)) == "hello from primary"
-    assert listener.records[-1].attempts[0].note == "a probe after its cooldown"
-
-
 def test_a_probe_that_is_out_of_rotation_gives_its_permit_back(
     config: FallbackConfig,
     cooldown: Later,
@@ -150,39 +99,6 @@ def test_when_all_others_are_paused_one_that_cools_down_is_asked(
     router.model_list[1]["model_info"]["blocked"] = True
     assert text(ask(router, "completion", **ASKED)) == "hello from primary"
     assert listener.records[-1].attempts[0].note == "in its cooldown, as nobody else was left"
-
-
-def test_of_those_in_rotation_the_first_that_is_up_is_asked(
-    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """A pause of the first and a rest of the second leave the third."""
-    providers["first"].fail(500)
-    providers["second"].fail(500)
-    router, listener = bench.managed(config, models=bench.chain("first", "second", "third"))
-    router.model_list[0]["model_info"]["blocked"] = True
-    said = [text(ask(router, "completion", **ASKED)) for _ in range(2)]
-    assert said == ["hello from third"] * 2
-    assert providers.order == ["second", "third", "third"]
-    (_, paused), (_, resting) = listener.records[-1].untried
-    assert paused == "LiteLLM had taken it out of rotation"
-    assert resting.startswith(COOLING)
-
-
-def test_a_router_that_is_made_anew_remembers(
-    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """One config for two Routers, and for one whose list is set again: the same targets."""
-    providers["primary"].fail(500)
-    models = bench.chain("primary", "backup")
-    for one in models:
-        del one["model_info"]["id"]
-    first, _ = bench.managed(config, models=models)
-    ask(first, "completion", **ASKED)
-    first.set_model_list(bench.chain("primary", "backup"))
-    second, _ = bench.managed(config)
-    for router in (first, second):
-        assert text(ask(router, "completion", **ASKED)) == "hello from backup"
-    assert len(providers["primary"].requests) == 1
 
 
 def test_one_model_with_other_parameters_is_a_fallback(
@@ -275,22 +191,6 @@ def test_a_deadline_reaches_litellms_request(
     assert [one.kind for one in listener.record.attempts] == ["timeout", None]
 
 
-@pytest.mark.parametrize("drip", [": ping", word("")])
-def test_a_stream_without_a_first_token_is_the_backups(
-    drip: str, bench: Any, providers: ProviderServer, run: Any
-) -> None:
-    """In a task to the point, also where the provider keeps the connection alive, by whatever."""
-    providers["primary"].reply(Reply(events=[word("")], hang=True, drip=drip))
-    router, listener = bench.managed(FallbackConfig(first_token_timeout=2))
-
-    async def read() -> str:
-        stream = await router.acompletion(**ASKED, stream=True)
-        return "".join([one.choices[0].delta.content or "" async for one in stream])
-
-    assert run(read()) == "hello from backup"
-    assert [one.kind for one in listener.record.attempts] == ["timeout", None]
-
-
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("place", ["config", "deployment"])
 def test_who_keeps_the_connection_warm_and_says_nothing_is_left(
@@ -362,25 +262,6 @@ def test_a_silent_stream_in_a_thread_is_the_backups(
     chunks = [*router.completion(**ASKED, stream=True, **theirs)]
     assert "".join(one.choices[0].delta.content or "" for one in chunks) == "hello from backup"
     assert listener.record.attempts[0].kind == "timeout"
-
-
-def test_a_reader_may_take_its_time(bench: Any) -> None:
-    """The time between two chunks that the caller spends is not the provider's."""
-    router, listener = bench.managed(FallbackConfig(first_token_timeout=5.0, idle_timeout=5.0))
-    loop = AheadLoop()
-
-    async def read() -> str:
-        stream = await router.acompletion(**ASKED, stream=True)
-        loop.ahead += 6.0
-        said = (await anext(stream)).choices[0].delta.content or ""
-        loop.ahead += 6.0
-        said += "".join([one.choices[0].delta.content or "" async for one in stream])
-        await close_litellm_async_clients()
-        return said
-
-    with asyncio.Runner(loop_factory=lambda: loop) as runner:
-        assert runner.run(read()) == "hello from primary"
-    assert listener.record.outcome == "success"
 
 
 def test_judges_and_gates_are_never_the_fallbacks(
@@ -483,17 +364,6 @@ def test_what_a_guardrail_blocks_is_blocked(
     assert listener.record.outcome == "rejected"
 
 
-def test_a_primary_that_cools_down_is_asked_where_there_is_no_other(
-    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """A judge rather asks one that was down than nobody."""
-    providers["primary"].fail(500, times=1)
-    router, _ = bench.managed(config)
-    ask(router, "completion", **ASKED)
-    said = ask(router, "completion", **ASKED, metadata={"must_not_degrade": True})
-    assert text(said) == "hello from primary"
-
-
 def test_a_transport_without_retries_has_no_other_chance(
     bench: Any, providers: ProviderServer, ask: Any
 ) -> None:
@@ -505,26 +375,6 @@ def test_a_transport_without_retries_has_no_other_chance(
         ask(router, "completion", **ASKED, num_retries=0)
     assert providers.order == ["primary"]
     assert listener.record.outcome == "exhausted"
-
-
-def test_the_resilient_preset(
-    bench: Any,
-    providers: ProviderServer,
-    ask: Any,
-    text: Any,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
-    """It has turns, which LiteLLM has not: an INFO says what holds instead."""
-    with caplog.at_level(logging.INFO, "honcho_fallback"):
-        router, listener = bench.managed(FallbackConfig.resilient())
-    assert "reset=\"iteration\" in place of 'turn'" in caplog.text
-    assert FallbackProxyHandler(FallbackConfig.resilient())
-
-    providers["primary"].fail(503)
-    said = [text(ask(router, "completion", **ASKED)) for _ in range(4)]
-    assert said == ["hello from backup"] * 4
-    assert providers.order == [*["primary", "backup"] * 3, "backup"]
-    assert listener.records[-1].turn_id is None
 
 
 def test_a_request_that_may_have_had_an_effect_is_not_made_again(

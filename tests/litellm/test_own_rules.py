@@ -9,13 +9,10 @@ import pytest
 
 from honcho_fallback import Failure, FailureKind, FallbackConfig
 from honcho_fallback.testing import StatusError
-from honcho_fallback_litellm import FallbackProxyHandler
 from honcho_fallback_litellm._failures import classifier_for
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from tests.helpers.provider import ProviderServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -95,18 +92,3 @@ def test_a_rule_keeps_a_failure_with_the_program(
     with pytest.raises(litellm.ServiceUnavailableError):
         ask(router, "completion", model="deriver", messages=MESSAGES)
     assert [attempt.kind for attempt in listener.record.attempts] == ["local"]
-
-
-def test_the_proxys_handler_takes_a_path(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any, tmp_path: Path
-) -> None:
-    """In the module that the Proxy's YAML names, rules are a path as a text."""
-    path = tmp_path / "rules.toml"
-    path.write_text("[[rule]]\nkind='quota'\ncode='TEAM_BUDGET'", "utf-8")
-    router = bench.router()
-    handler = FallbackProxyHandler(FallbackConfig(rules=str(path)))
-    assert handler.attach(router)
-    providers["primary"].fail(400, body=BODY)
-    assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == (
-        "hello from backup"
-    )
