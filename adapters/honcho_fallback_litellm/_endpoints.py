@@ -9,7 +9,6 @@ one, and what is no chain passes through to LiteLLM's.
 from __future__ import annotations
 
 import weakref
-from contextlib import suppress
 from functools import update_wrapper
 from typing import TYPE_CHECKING, Any
 
@@ -46,7 +45,7 @@ _METHODS: tuple[tuple[str, tuple[str, ...], bool], ...] = (
     ("rerank", ("model", "query", "documents"), False),
     ("speech", ("model", "input", "voice"), False),
     ("transcription", (), False),
-    ("create_batch", (), False),
+    ("create_batch", (), True),
 )
 ENDPOINTS = tuple(
     Endpoint(f"{prefix}{name}", parameters, bool(prefix) or name == "anthropic_messages", generic)
@@ -110,7 +109,7 @@ class Endpoints:
         call = RouterCall(
             chain, router, endpoint, own, request, deployments, self._chains, required
         )
-        return call if required or chain is not None or call.lists.cut() else None
+        return call if required or chain is not None or call.names_a_chain() else None
 
 
 async def _aask(call: RouterCall) -> Any:
@@ -125,11 +124,7 @@ async def _aask(call: RouterCall) -> Any:
     except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
         error = call.final(raised)
     try:
-        rest = call.rehearsal(error)
-        if rest is not None:
-            with suppress(Exception):  # the chain's own error says more
-                return call.with_record(await call.own(**rest))
-        return call.with_record(await call.walk(error))
+        return await call.walk(error)
     finally:
         del error  # what is raised refers to this frame
 
@@ -146,10 +141,6 @@ def _ask(call: RouterCall) -> Any:
     except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
         error = call.final(raised)
     try:
-        rest = call.rehearsal(error)
-        if rest is not None:
-            with suppress(Exception):  # the chain's own error says more
-                return call.with_record(call.own(**rest))
-        return call.with_record(in_a_loop(call.walk, error))
+        return in_a_loop(call.walk, error)
     finally:
         del error  # what is raised refers to this frame

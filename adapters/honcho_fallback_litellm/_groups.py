@@ -36,23 +36,13 @@ _ACCOUNT = ("api_base", "base_url", "api_key", "organization")
 
 
 class Chain(NamedTuple):
-    """Hold what the calls of a group have in common.
-
-    Args:
-        policy: One target per deployment.
-        targets: Those of the policy.
-        ids: Of the deployments, in its order.
-        config: The policy's options, and the timeout, which LiteLLM is handed.
-        providers: Whose messages each deployment writes.
-        strangers: The positions that have another account than the primary.
-    """
+    """Hold what the calls of a group have in common; its deployments are the policy's targets."""
 
     policy: FallbackPolicy
-    targets: tuple[Target, ...]
     ids: tuple[str, ...]
-    config: FallbackConfig
-    providers: tuple[Provider, ...]
-    strangers: frozenset[int]
+    config: FallbackConfig  # the policy's, and the timeout, which LiteLLM is handed
+    providers: tuple[Provider, ...]  # whose messages each deployment writes
+    strangers: frozenset[int]  # who has another account than the primary
 
 
 class Chains:
@@ -73,22 +63,12 @@ class Chains:
         # A chain is a pure function of its key: a race builds it twice and nothing else. A text
         # is what is wrong with the group.
         self._made: dict[tuple[Any, ...], Chain | str] = {}
-        self._logged: set[frozenset[tuple[str, str]]] = set()
+        self._logged: set[tuple[tuple[str, str], ...]] = set()
 
     def of(self, group: str, deployments: Sequence[Deployment]) -> Chain | None:
-        """Return the chain of a group, or None when LiteLLM routes it; log a mistake once."""
+        """Return the chain of a group; None where LiteLLM routes it, for a mistake also."""
         made = self.check(group, deployments)
-        if not isinstance(made, str):
-            return made
-        # Not by the text: in a wildcard group it may name the model that a request asks for.
-        mistake = frozenset((id_of(one), repr(_rank_in(one))) for one in deployments)
-        if mistake not in self._logged:
-            if len(self._logged) > 256:  # deployments came and went for a long time
-                self._logged.clear()
-            self._logged.add(mistake)
-            label = label_of(group, deployments)
-            logger.error("group %s is no chain, LiteLLM routes it: %s", label, made)
-        return None
+        return None if isinstance(made, str) else made
 
     def check(self, group: str, deployments: Sequence[Deployment]) -> Chain | str | None:
         """Return the chain of a group, or what is wrong with it; None where nobody has a rank."""
@@ -106,6 +86,12 @@ class Chains:
             except FallbackConfigError as error:
                 made = str(error)
             self._made[key] = made
+        # Not by the text: in a wildcard group it may name the model that a request asks for.
+        mistake = tuple(trait[:2] for trait in traits)
+        if isinstance(made, str) and mistake not in self._logged:
+            self._logged.add(mistake)
+            label = label_of(group, deployments)
+            logger.error("group %s is no chain, LiteLLM routes it: %s", label, made)
         return made
 
     def _make(self, group: str, ranked: Sequence[Deployment]) -> Chain:
@@ -122,14 +108,8 @@ class Chains:
             (provider.family, *map(one["litellm_params"].get, _ACCOUNT))
             for provider, one in zip(providers, ranked, strict=True)
         ]
-        return Chain(
-            policy,
-            policy.targets,
-            tuple(id_of(one) for one in ranked),
-            config,
-            providers,
-            frozenset(at for at, one in enumerate(accounts) if one != accounts[0]),
-        )
+        strangers = frozenset(at for at, one in enumerate(accounts) if one != accounts[0])
+        return Chain(policy, tuple(map(id_of, ranked)), config, providers, strangers)
 
 
 def ordered(deployments: Sequence[Deployment]) -> list[Deployment]:
@@ -142,8 +122,12 @@ def ordered(deployments: Sequence[Deployment]) -> list[Deployment]:
     problems: list[str] = []
     for one in deployments:
         rank = _rank_in(one)
-        if type(rank) is not int or rank < 0:
-            problem, fix = _problem_of(one)
+        if rank is None:
+            problem = f"{name_of(one)} has none, others there do"
+            fix = misplaced_rank(one) or "give every deployment of the group one, or none"
+        elif type(rank) is not int or rank < 0:
+            problem = f"{brief(rank)} of {name_of(one)} is no whole number, 0 or more"
+            fix = "give the primary 0, the first fallback 1, and so on, without quotes"
         elif rank in by_rank:
             problem = f"{name_of(by_rank[rank])} and {name_of(one)} both have {rank}"
             fix = "give each deployment of the group its own"
@@ -159,38 +143,13 @@ def ordered(deployments: Sequence[Deployment]) -> list[Deployment]:
     return [by_rank[rank] for rank in sorted(by_rank)]
 
 
-def _problem_of(deployment: Deployment) -> tuple[str, str]:
-    """Say what is wrong with a rank that is none, and what to do."""
-    rank, name = _rank_in(deployment), name_of(deployment)
-    if rank is None:
-        guess = f"{hint}, or " if (hint := misplaced_rank(deployment)) else ""
-        return f"{name} has none, others there do", (
-            f"{guess}give every deployment of the group one, or move this one to another group"
-        )
-    if isinstance(rank, str) and rank.strip().isdecimal():
-        return f"{brief(rank)} of {name} is text", "write it without quotes"
-    return f"{brief(rank)} of {name} is no whole number, 0 or more", (
-        "give the primary 0, the first fallback 1, and so on"
-    )
-
-
 def misplaced_rank(deployment: Deployment) -> str | None:
     """Say what to do about a key that may be meant for a rank, where there is one."""
-    # Imported for a mistake only.
-    from difflib import get_close_matches  # noqa: PLC0415
-
-    def resembles(key: object) -> bool:
-        return bool(get_close_matches(str(key).lower(), [RANK], cutoff=0.85))
-
-    for key in deployment.get("model_info") or {}:
-        if key != RANK and (key == "rank" or resembles(key)):
-            return f"rename model_info.{key} to {RANK} if that is meant"
-    for key in deployment["litellm_params"]:
-        if resembles(key):
-            return (
-                f"move litellm_params.{key} to model_info.{RANK}: LiteLLM sends unknown "
-                "parameters to the provider"
-            )
+    for place in ("model_info", "litellm_params"):
+        for key in deployment.get(place) or {}:
+            plain = str(key).lower().replace("-", "").replace("_", "")
+            if plain in {"rank", "fallbackrank"} and (place, key) != ("model_info", RANK):
+                return f"write {place}.{key} as model_info.{RANK} if that is meant"
     return None
 
 
@@ -198,11 +157,9 @@ def label_of(group: str, deployments: Iterable[Deployment]) -> str:
     """Name a group as its YAML does, also where an alias or a wildcard was asked for."""
     homes = {home_of(one) for one in deployments}
     names = {name for name, _ in homes}
-    teams = {team for _, team in homes if team is not None}
+    teams = sorted({str(team) for _, team in homes if team is not None})
     name = next(iter(names)) if len(names) == 1 else group
-    if len(teams) > 1:
-        return f"{name} (asked without a team)"
-    return f"{name} (team {next(iter(teams))})" if teams else str(name)
+    return f"{name} (team {', '.join(teams)})" if teams else str(name)
 
 
 def home_of(deployment: Deployment) -> tuple[Any, Any]:
@@ -228,13 +185,9 @@ def id_of(deployment: Deployment) -> str:
 
 def name_of(deployment: Deployment) -> str:
     """Return what logs and records call a deployment: its configured id, or its model."""
-    return configured_id(deployment) or str(deployment["litellm_params"]["model"])
-
-
-def configured_id(deployment: Deployment) -> str:
-    """Return a deployment's id; none where LiteLLM made it."""
     own_id = id_of(deployment)
-    return "" if _HASHED.fullmatch(own_id) else own_id
+    is_configured = own_id and not _HASHED.fullmatch(own_id)
+    return own_id if is_configured else str(deployment["litellm_params"]["model"])
 
 
 def labels_of(deployment: Deployment) -> frozenset[str]:
@@ -248,8 +201,6 @@ def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
     for one in deployments:
         model, provider = model_of(one)
         name = distinct_name(name_of(one), [target.name for target in targets])
-        # Not through credential=: the key is LiteLLM's, there is nothing here to refresh.
-        identity = _identity_of(one, model, provider)
         window = (one.get("model_info") or {}).get("max_input_tokens")
         if window is None:
             window = _known_of(model, provider).get("max_input_tokens")
@@ -265,7 +216,8 @@ def _targets_of(deployments: Sequence[Deployment]) -> list[Target]:
             name,
             params=params,
             context_window=window if type(window) is int and window > 0 else None,
-            identity=identity,
+            # Not through credential=: the key is LiteLLM's, there is nothing here to refresh.
+            identity=_identity_of(one, model, provider),
             labels=labels_of(one),
         )
         targets.append(target)

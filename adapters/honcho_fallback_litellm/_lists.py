@@ -1,12 +1,12 @@
-"""The Router's own lists of other groups: what stands behind a chain, and chains that stand there.
+"""The Router's own lists of other groups, which stand behind a chain and may name another one.
 
-LiteLLM walks its lists itself, and a chain that came to its end has it start. A list that names a
-chain is LiteLLM's up to there, as it would shuffle the chain's deployments; from there on each
-target is asked here, with LiteLLM's checks of access and budget.
+LiteLLM's own walk goes down a list, with its checks of access and budget; each of its hops is a
+call of the Router's endpoint, so that a chain is asked in its order and not shuffled.
 """
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from litellm.exceptions import ContentPolicyViolationError, ContextWindowExceededError
@@ -14,18 +14,14 @@ from litellm.integrations.custom_guardrail import (  # pyright: ignore[reportMis
     is_guardrail_intervention,
 )
 from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
-    attempted_fallback_targets_from,
     check_non_standard_fallback_format,
-    fallback_attempt_key,
     fallback_lookup_groups,
     get_fallback_model_group_for_lookup_groups,
     is_bad_request_without_fallback,
-    log_failure_fallback_event,
-    log_success_fallback_event,
+    run_async_fallback,
 )
 
 from honcho_fallback_litellm._request import REHEARSALS
-from honcho_fallback_litellm._responses import count_hops
 from honcho_fallback_litellm._router import LISTS, setting
 
 if TYPE_CHECKING:
@@ -33,152 +29,85 @@ if TYPE_CHECKING:
 
     from honcho_fallback_litellm._router import Endpoint
 
-    IsChain = Callable[[Any], bool]
-
-# By error: LiteLLM's documented flag that rehearses it, and the list that it goes to.
-_WAYS: tuple[tuple[type[Exception], str, str], ...] = (
-    (ContextWindowExceededError, "mock_testing_context_fallbacks", "context_window_fallbacks"),
-    (
-        ContentPolicyViolationError,
-        "mock_testing_content_policy_fallbacks",
-        "content_policy_fallbacks",
-    ),
-    (Exception, "mock_testing_fallbacks", "fallbacks"),
-)
+GENERAL, OVERFLOW, POLICY = LISTS
+_down_a_list: Any = run_async_fallback  # whose decorator hides its type
+NO_LISTS: dict[str, Any] = {name: [] for name in LISTS}
 
 
-class Lists:
-    """Know the lists of other groups as a request finds them.
+def named_in(name: str, router: Any, request: dict[str, Any]) -> list[Any] | None:
+    """Return what a list has for a request's group; None where there is no such list."""
+    entries: list[Any] | None = request.get(name, setting(router, name))
+    if entries is None or check_non_standard_fallback_format(fallbacks=entries):
+        return entries
+    groups = fallback_lookup_groups(kwargs=request, model_group=request["model"])
+    found, _ = get_fallback_model_group_for_lookup_groups(fallbacks=entries, lookup_groups=groups)
+    return found if isinstance(found, list) else []
 
-    Args:
-        router: The Router.
-        request: The keyword arguments of the call, whose own lists go before the Router's.
-        is_chain: Tells whether a list's target is a chain.
+
+def _named_for(error: Exception, router: Any, request: dict[str, Any]) -> list[Any] | None:
+    tolerant = setting(router, "fallback_on_unsupported_params") is not False
+    if is_guardrail_intervention(error) or is_bad_request_without_fallback(error, tolerant):
+        return None
+    named: list[Any] | None = None
+    general: Any = request.get(GENERAL, setting(router, GENERAL))
+    if not check_non_standard_fallback_format(fallbacks=general):
+        if isinstance(error, ContextWindowExceededError):
+            named = named_in(OVERFLOW, router, request)
+        elif isinstance(error, ContentPolicyViolationError):
+            named = named_in(POLICY, router, request)
+    # The general list stands in for a special one that is absent.
+    return named_in(GENERAL, router, request) if named is None else named
+
+
+class _Hops:
+    """Be LiteLLM's context of a walk, each hop of which is a call of an endpoint."""
+
+    def __init__(self, context: Any, ask: Callable[..., Any], *, is_async: bool) -> None:
+        self._context, self._ask, self._is_async = context, ask, is_async
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._context, name)
+
+    async def with_fallbacks(self, *, original_function: object, **request: Any) -> Any:  # noqa: ARG002 # by it LiteLLM finds its metadata
+        answer = self._ask(**request)
+        return await answer if self._is_async else answer
+
+    async_function_with_fallbacks = with_fallbacks  # its name before 1.109
+
+
+def _generic_api_call() -> None:
+    """Be named as what LiteLLM keeps in a bucket of its own."""
+
+
+async def walk(router: Any, endpoint: Endpoint, request: dict[str, Any], error: Exception) -> Any:
+    """Ask the groups that the lists name for an error.
+
+    Raises:
+        Exception: The error, where nobody answered.
     """
-
-    def __init__(self, router: Any, request: dict[str, Any], is_chain: IsChain) -> None:
-        self._router, self._request = router, request
-        settings = router.settings() if hasattr(router, "settings") else router
-        self._entries = {name: request.get(name, getattr(settings, name, None)) for name in LISTS}
-        self._targets = {name: self._targets_in(name) for name in LISTS}
-        # Up to the first chain a list is LiteLLM's.
-        self._own = {
-            name: next((n for n, one in enumerate(targets) if is_chain(one)), len(targets))
-            for name, targets in self._targets.items()
-        }
-
-    def _targets_in(self, name: str) -> list[Any]:
-        entries: list[Any] = self._entries[name] or []
-        request = self._request
-        if check_non_standard_fallback_format(fallbacks=entries):
-            return entries
-        groups = fallback_lookup_groups(kwargs=request, model_group=request["model"])
-        found, _ = get_fallback_model_group_for_lookup_groups(
-            fallbacks=entries, lookup_groups=groups
-        )
-        return found if isinstance(found, list) else []
-
-    def cut(self) -> dict[str, Any]:
-        """Return the lists that name a chain, up to there."""
-        changed: dict[str, Any] = {}
-        for name, own in self._own.items():
-            entries: list[Any] = self._entries[name] or []
-            targets = self._targets[name]
-            if own == len(targets):
-                continue
-            changed[name] = (
-                entries[:own]
-                if targets is entries
-                else [
-                    {group: some[:own] if some is targets else some for group, some in one.items()}
-                    if isinstance(one, dict)
-                    else one
-                    for one in entries
-                ]
-            )
-        return changed
-
-    def _way(self, error: Exception) -> tuple[str, str] | None:
-        """Return how an error is rehearsed and to which list it goes; None where to none."""
-        tolerant = setting(self._router, "fallback_on_unsupported_params") is not False
-        if (
-            self._request.get("disable_fallbacks") is True
-            or is_guardrail_intervention(error)
-            or is_bad_request_without_fallback(error, tolerant)
-        ):
-            return None
-        flag, name = next((flag, name) for kind, flag, name in _WAYS if isinstance(error, kind))
-        # The general list stands in for a special one that is absent.
-        direct = check_non_standard_fallback_format(fallbacks=self._entries["fallbacks"])
-        return flag, "fallbacks" if direct or self._entries[name] is None else name
-
-    def rehearsal(self, error: Exception) -> dict[str, Any] | None:
-        """Return the request that has LiteLLM walk its list for an error, None without one."""
-        way = self._way(error)
-        if way is None or not self._own[way[1]]:
-            return None
-        kept = {name: value for name, value in self._request.items() if name not in REHEARSALS}
-        return {**kept, **self.cut(), way[0]: True}
-
-    async def walk(self, endpoint: Endpoint, bucket: str, error: Exception) -> Any:
-        """Ask the targets of the list for an error from the first chain on.
-
-        Raises:
-            Exception: The error, where nobody answered.
-        """
-        router, request, way = self._router, self._request, self._way(error)
-        depth = request.get("fallback_depth") or 0
-        most = request.get("max_fallbacks") or setting(router, "max_fallbacks") or 0
-        targets = self._targets[way[1]][self._own[way[1]] :] if way is not None else []
-        attempted = attempted_fallback_targets_from(request)
-        attempted.record(request["model"])
-        for target in targets if depth < most else ():
-            given = {"model": target} if isinstance(target, str) else target
-            key = fallback_attempt_key(target) or ""
-            if key in attempted or not await _may_call(router, given.get("model"), request):
-                continue
-            attempted.record(key)
-            depth += 1
-            stamps = {"original_model_group": request["model"], "model_group": given.get("model")}
-            hop = {
-                **{name: value for name, value in request.items() if name not in REHEARSALS},
-                **given,
-                bucket: {**(request.get(bucket) or {}), **stamps, "attempted_fallbacks": depth},
-                "fallback_depth": depth,
-                "max_fallbacks": most,
-                "attempted_targets": attempted,
-            }
-            event: dict[str, Any] = {
-                "original_model_group": request["model"],
-                "kwargs": hop,
-                "original_exception": error,
-            }
-            try:
-                answer = getattr(router, endpoint.name)(**hop)
-                answer = await answer if endpoint.is_async else answer
-            except Exception:  # noqa: BLE001 # the first error is what the caller gets
-                await log_failure_fallback_event(**event)
-                continue
-            await log_success_fallback_event(**event)
-            return count_hops(answer, depth)
+    named = _named_for(error, router, request)
+    if not named:
         raise error
-
-
-async def _may_call(router: Any, model: Any, request: dict[str, Any]) -> bool:
-    """Ask LiteLLM's checks, such as the Proxy's, whether a caller may go to another group."""
+    ask = getattr(router, endpoint.name)
+    place, context = "litellm_router", router
     if hasattr(router, "settings"):
         from litellm.router_api import (  # noqa: PLC0415 # pyright: ignore[reportMissingTypeStubs] # absent before 1.109
             RoutingContext,
         )
 
-        context = RoutingContext(router)
-        asked: dict[str, Any] = {"model": model, "request_kwargs": request}
-        return await context.fallback_access_allowed(
-            **asked
-        ) and await context.fallback_budget_allowed(**asked)
-    for check in (router.fallback_access_check, router.fallback_budget_check):
-        if check is not None and not await check(
-            model=model, request_kwargs=request, llm_router=router
-        ):
-            return False
-    return True
+        place, context = "litellm_routing_ctx", RoutingContext(router)
+    bucket = "litellm_metadata" if endpoint.is_generic else "metadata"
+    hop: dict[str, Any] = {
+        "max_fallbacks": setting(router, "max_fallbacks") or 0,
+        "fallback_depth": 0,
+        **{name: value for name, value in request.items() if name not in REHEARSALS},
+        bucket: {**(request.get(bucket) or {})},
+        place: _Hops(context, ask, is_async=endpoint.is_async),
+        "fallback_model_group": named,
+        "original_model_group": request["model"],
+        "original_exception": error,
+        "original_function": _generic_api_call if endpoint.is_generic else ask,
+    }
+    with suppress(Exception):  # the first error says more
+        return await _down_a_list(**hop)
+    raise error

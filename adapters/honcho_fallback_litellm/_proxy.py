@@ -19,8 +19,9 @@ import logging
 import sys
 from contextlib import suppress
 from functools import partial
+from itertools import chain
 from math import ceil
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any
 
 import litellm
 from litellm.integrations.custom_logger import CustomLogger
@@ -36,21 +37,14 @@ if TYPE_CHECKING:
 
     from honcho_fallback import FallbackConfig, FallbackObserver
 
-
 logger = logging.getLogger("honcho_fallback")
 
-OnError = Literal["continue", "exit"]
 _PROXY = "litellm.proxy.proxy_server"
 _HEADERS = "honcho_fallback_headers"
-_CONSEQUENCES: dict[OnError, str] = {
-    "continue": "LiteLLM alone routes the ranked groups, without these fallbacks",
-    "exit": "a start ends here, a Proxy that serves leaves the ranked groups to LiteLLM alone",
-}
 _NO_ROUTER = (
     "the Proxy has no Router, or this LiteLLM keeps it elsewhere than in "
     f"{_PROXY}.llm_router; give the YAML a model_list, use litellm>=1.108"
 )
-_STARTUP_FAILURE = 3  # uvicorn's own; gunicorn does not start a worker again after it
 # As LiteLLM writes its own lines.
 _LINES = "%(asctime)s - %(name)s:%(levelname)s: %(message)s"
 _ROUTER_WITHIN = 60.0
@@ -60,15 +54,13 @@ _LOOKS_EVERY = 0.02
 class FallbackProxyHandler(CustomLogger):
     """Make the ranked groups of a Proxy chains, from its YAML.
 
-    The Proxy's ``/active/callbacks`` shows whether that worked.
+    The Proxy's ``/active/callbacks`` shows whether that worked. Where no chain can be made, an
+    ERROR says so, and LiteLLM alone routes the ranked groups.
 
     Args:
         config: As for FallbackRoutingStrategy.
         observers: Objects that receive each call's events, beside those of ``set_observers``.
         respect_cooldown: As for FallbackRoutingStrategy.
-        on_error: What to do where no chain can be made, beside saying so at ERROR. ``continue``:
-            LiteLLM alone routes the ranked groups. ``exit``: end the process at its start; one
-            that serves already goes on.
 
     Raises:
         FallbackConfigError: An option is one that cannot work here.
@@ -80,15 +72,8 @@ class FallbackProxyHandler(CustomLogger):
         *,
         observers: Iterable[FallbackObserver] = (),
         respect_cooldown: bool | None = None,
-        on_error: OnError = "continue",
     ) -> None:
         super().__init__()
-        if on_error not in get_args(OnError):
-            choices = ", ".join(get_args(OnError))
-            raise FallbackConfigError.about(
-                "on_error", f"there is no {on_error!r}", f"take one of {choices}"
-            )
-        self._on_error: OnError = on_error
         self._make_strategy = partial(
             FallbackRoutingStrategy,
             config,
@@ -104,10 +89,11 @@ class FallbackProxyHandler(CustomLogger):
     def __str__(self) -> str:
         """Say for ``/active/callbacks`` whether the chains are in force."""
         if self._trouble is not None:
-            state = f"NO CHAINS, {_CONSEQUENCES[self._on_error]}: {self._trouble}"
+            state = f"NO CHAINS, LiteLLM alone routes the ranked groups: {self._trouble}"
+        elif self._attached is None:
+            state = "waits for the Router"
         else:
-            chains = f"chains in force, {self._strategy.registration}"
-            state = "waits for the Router" if self._attached is None else chains
+            state = f"chains in force, {self._strategy.registration}"
         return f"{type(self).__name__}: {state}"
 
     def attach(self, router: Any) -> bool:
@@ -137,8 +123,6 @@ class FallbackProxyHandler(CustomLogger):
             self._attached, self._refused = router, deployments
             self._report(str(error) if is_ours else f"{type(error).__name__} in register")
             return False
-        if self._trouble is not None:
-            logger.warning("the ranked groups of this Proxy are chains now")
         self._attached, self._refused, self._trouble = router, None, None
         return True
 
@@ -195,14 +179,12 @@ class FallbackProxyHandler(CustomLogger):
         if not any(one is self for one in litellm.callbacks):
             return
         if self.attach(_router()) and self._strategy.registration is not None:
-            warm_up(self._strategy.registration.spellings)
-        elif self._on_error == "exit":
-            raise SystemExit(_STARTUP_FAILURE)
+            warm_up(chain.from_iterable(self._strategy.registration.chains.values()))
 
     def _report(self, trouble: str) -> None:
         if trouble != self._trouble:
             self._trouble = trouble
-            logger.error("no chain on this Proxy, %s: %s", _CONSEQUENCES[self._on_error], trouble)
+            logger.error("%s", self)
 
 
 def _wait_of(record: CallRecord) -> dict[str, str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import deepcopy
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -30,19 +31,12 @@ _HISTORIES = ("messages", "input")
 
 
 class Endpoint(NamedTuple):
-    """Name one endpoint of a Router.
-
-    Args:
-        name: Of the method.
-        parameters: Those that may be passed by position, in their order.
-        is_async: Whether it is awaited.
-        is_generic: Whether LiteLLM keeps its metadata in a bucket of its own there.
-    """
+    """Describe one of a Router's methods that ask a provider."""
 
     name: str
-    parameters: tuple[str, ...]
+    parameters: tuple[str, ...]  # that may be passed by position
     is_async: bool
-    is_generic: bool
+    is_generic: bool  # LiteLLM keeps its metadata in a bucket of its own
 
 
 def setting(router: Any, name: str) -> Any:
@@ -53,12 +47,6 @@ def setting(router: Any, name: str) -> Any:
         if name in LISTS:
             return getattr(router.settings(), name)
     return getattr(router, name, None)
-
-
-def metadata_of(request: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the metadata that LiteLLM writes into: for some endpoints a bucket of its own."""
-    metadata = request.get("litellm_metadata", request.get("metadata"))
-    return metadata if isinstance(metadata, dict) else {}
 
 
 def groups_of(router: Any) -> list[Deployment]:
@@ -74,7 +62,9 @@ def deployments_of(router: Any, name: str, request: Mapping[str, Any]) -> list[D
 
     A name that nobody has is the first of ``default_fallbacks``, which LiteLLM keeps as ``*``.
     """
-    team = metadata_of(request).get("user_api_key_team_id")
+    # LiteLLM writes into a bucket of its own for some endpoints.
+    metadata = request.get("litellm_metadata", request.get("metadata"))
+    team = metadata.get("user_api_key_team_id") if isinstance(metadata, dict) else None
     if hasattr(router, "registry"):
         registry = router.registry()
         deployments = registry.deployments(name, source="for_request", request=request)
@@ -114,16 +104,12 @@ class Rotation:
 
 
 class LiteLLMsRests:
-    """Be LiteLLM's memory of who is down to one call: it orders the targets and forbids none.
-
-    Args:
-        left: The seconds that are left of each target's rest, by its identity.
-    """
+    """Be LiteLLM's memory of who is down to one call: it orders the targets and forbids none."""
 
     shared = None  # LiteLLM shares it
 
     def __init__(self, left: Mapping[str, float]) -> None:
-        self._left = left
+        self._left = left  # seconds of each target's rest, by its identity
 
     def update_and_select(
         self, _reports: object, offered: Sequence[Keys], _now: float, _lease: float | None, /
@@ -174,27 +160,18 @@ async def _healthy(router: Any, request: dict[str, Any]) -> Any:
         return error
 
 
-def _copied(value: Any) -> Any:
-    """Copy lists and dicts; what else they hold stays the same."""
-    if isinstance(value, dict):
-        return {key: _copied(one) for key, one in value.items()}
-    return [*map(_copied, value)] if isinstance(value, list) else value
-
-
 async def _look(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> Rotation:
     """Ask LiteLLM who is in rotation.
 
     Affinity names only whom a session, a key or a prompt is pinned to: whoever stands behind it
-    is asked for without those that were named, which is how LiteLLM gets past a pin itself.
+    is asked for without that one, which is how LiteLLM gets past a pin itself.
     """
     where = Rotation(router, ids, await _healthy(router, request))
-    named = where.healthy
-    while named and not where.healthy.union(where.cooling).issuperset(ids):
-        without = {**request, NARROWED: [*where.healthy]}
+    if where.healthy and not where.healthy.union(where.cooling).issuperset(ids):
         # LiteLLM takes encrypted reasoning out of the lists that it is given.
-        without |= {one: _copied(request[one]) for one in _HISTORIES if one in request}
-        named = _ids_in(await _healthy(router, without)) - where.healthy
-        where.healthy |= named
+        histories = {one: deepcopy(request[one]) for one in _HISTORIES if one in request}
+        without = {**request, **histories, NARROWED: [*where.healthy]}
+        where.healthy |= _ids_in(await _healthy(router, without))
     return where
 
 

@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cached_property
+from itertools import chain as joined
 from typing import TYPE_CHECKING, Any
 
 import litellm
 from litellm.exceptions import Timeout
 from litellm.litellm_core_utils.request_timeout_resolver import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
     get_configured_request_timeout,
-)
-from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
-    attempted_fallback_targets_from,
 )
 
 from honcho_fallback import (
@@ -28,7 +25,7 @@ from honcho_fallback import (
 from honcho_fallback_litellm._accepted_history import accepted_chat, accepted_items, as_it_thinks
 from honcho_fallback_litellm._failures import is_refusal, provider_error
 from honcho_fallback_litellm._groups import adapts_thinking, id_of, labels_of, model_of
-from honcho_fallback_litellm._lists import Lists
+from honcho_fallback_litellm._lists import NO_LISTS, named_in, walk
 from honcho_fallback_litellm._request import ONE_REQUEST, PARAMETERS, REHEARSALS, options_of
 from honcho_fallback_litellm._responses import (
     attach,
@@ -70,7 +67,6 @@ class RouterCall:
     asks_chain: bool = False
     by_id: frozenset[str] = frozenset()  # who cools down and is asked all the same
     goes_elsewhere: bool = True  # whether other groups may stand in
-    stamps: dict[str, Any] = field(default_factory=dict[str, Any])  # for the attempts to come
     hides_usage: bool = False
     opened: Any = None  # LiteLLM's stream, or its answer in place of one
     has_begun: bool = False  # that stream
@@ -81,21 +77,15 @@ class RouterCall:
     def wants_stream(self) -> bool:
         return self.request.get("stream") is True or self.endpoint.name.endswith("_stream")
 
-    @property
-    def bucket(self) -> str:
-        """Name the metadata that LiteLLM writes into."""
-        is_own = self.endpoint.is_generic or "litellm_metadata" in self.request
-        return "litellm_metadata" if is_own else "metadata"
-
-    @cached_property
-    def lists(self) -> Lists:
-        """Return the lists of other groups that stand behind this one."""
-        return Lists(self.router, self.request, self._is_chain)
+    def names_a_chain(self) -> bool:
+        """Tell whether a list names a chain, or must be walked here since LiteLLM asks anybody."""
+        named = (named_in(name, self.router, self.request) or () for name in NO_LISTS)
+        return bool(self.required) or any(map(self._is_chain, joined.from_iterable(named)))
 
     def _is_chain(self, target: Any) -> bool:
         name = target.get("model") if isinstance(target, dict) else target
-        if self.required or not isinstance(name, str):  # LiteLLM asks whom it likes
-            return bool(self.required)
+        if not isinstance(name, str):
+            return False
         return self.chains.of(name, deployments_of(self.router, name, self.request)) is not None
 
     # The start.
@@ -114,7 +104,7 @@ class RouterCall:
         self.goes_elsewhere = request.get("disable_fallbacks") is not True
         if chain is None or rotation is None:
             narrowed = {NARROWED: self._unlabelled()} if required else {}
-            return {**request, **self.lists.cut(), **narrowed}
+            return {**request, **NO_LISTS, **narrowed}
         config, ids = chain.config, chain.ids
         options = options_of(request, config)
         degrades = not options.get("must_not_degrade", config.must_not_degrade)
@@ -122,14 +112,14 @@ class RouterCall:
             options["require"] = required
         allowed = [
             position
-            for position, target in enumerate(chain.targets)
+            for position, target in enumerate(chain.policy.targets)
             if (degrades or not position) and target.labels >= required
         ]
         healthy, cooling = rotation.healthy, rotation.cooling
         fit = [one for one in allowed if ids[one] in healthy or ids[one] in cooling]
         if allowed and not fit:
             others = [ids[one] for one in range(len(ids)) if one not in allowed]
-            plain = {**request, **self.lists.cut()}
+            plain = {**request, **NO_LISTS}
             if others:
                 self.goes_elsewhere = degrades and self.goes_elsewhere
                 plain |= {**({} if degrades else ONE_REQUEST), NARROWED: others}
@@ -144,14 +134,14 @@ class RouterCall:
             options["unfit"], options["max_attempts"] = unfit, max(1, most - len(unfit))
         if resting and respects_cooldown and config.cooldown is None:
             # A memory orders, it never forbids: they are asked after the others.
-            left = {chain.targets[one].identity: cooling[ids[one]] for one in resting}
+            left = {chain.policy.targets[one].identity: cooling[ids[one]] for one in resting}
             options["cooldown"] = LiteLLMsRests(left)
         if config.validate_answer is not None and self.wants_stream:
             options["validate"] = None  # it knows whole answers
         options |= self._time_limit(config.timeout, fit)
         wants_content = chain.policy.wants_content
         self.chain, self.run = chain, chain.policy.start(**options)
-        self.asks_chain, self.goes_elsewhere = True, degrades
+        self.asks_chain, self.goes_elsewhere = True, self.goes_elsewhere and degrades
         self.by_id = frozenset(ids[one] for one in resting)
         if wants_content:
             messages = request.get("messages")
@@ -184,7 +174,7 @@ class RouterCall:
         try:
             return self._with_cost(await self.own(**self._narrowed(attempt)))
         except Exception as error:
-            self._note(attempt, error)
+            self.errors.append(error)
             raise
 
     def ask(self, attempt: Attempt) -> Any:
@@ -193,7 +183,7 @@ class RouterCall:
         try:
             return self._with_cost(self.own(**self._narrowed(attempt)))
         except Exception as error:
-            self._note(attempt, error)
+            self.errors.append(error)
             raise
 
     def _with_cost(self, answer: Any) -> Any:
@@ -236,7 +226,7 @@ class RouterCall:
         """
         chain, position = self.chain, attempt.position
         deployment, here = self.deployments[position], chain.ids[position]
-        request = {**self.request, **self.stamps, **ONE_REQUEST}
+        request = {**self.request, **ONE_REQUEST}
         # An empty policy of the group's own: the Router's retry_policy would allow more than one.
         request["model_group_retry_policy"] = {str(request["model"]): litellm.RetryPolicy()}
         if here in self.by_id:
@@ -345,26 +335,6 @@ class RouterCall:
         model, (_, provider) = str(params["model"]), model_of(deployment)
         return "stream_options" in (litellm.get_supported_openai_params(model, provider) or ())
 
-    def _note(self, attempt: Attempt, error: Exception) -> None:
-        """Tell LiteLLM's callbacks of the following attempts what became of this one."""
-        self.errors.append(error)
-        group, deployment = self.request["model"], self.deployments[attempt.position]
-        metadata = self.request[self.bucket] = self.request.get(self.bucket) or {}
-        earlier = metadata.get("previous_models") if len(self.errors) > 1 else None
-        failed = {
-            "model_group": group,
-            "deployment_id": self.chain.ids[attempt.position],
-            "model": deployment["litellm_params"]["model"],
-            "base_model": None,
-            "exception_type": type(error).__name__,
-            "exception_string": str(error),
-            "attempted_retries": attempt.number - 1,
-        }
-        metadata["previous_models"] = (*(earlier or ())[-3:], failed)
-        # LiteLLM drops them where a request is new, and keeps them where it is a hop of one.
-        metadata["attempted_fallbacks"], metadata["original_model_group"] = 0, group
-        self.stamps = {"attempted_targets": attempted_fallback_targets_from(self.request)}
-
     # The end.
 
     def final(self, error: Exception) -> Exception:
@@ -384,26 +354,17 @@ class RouterCall:
         if type(error) is TimeoutError and self.attempt is not None:
             target = self.attempt.target
             error = Timeout(str(error), model=target.model, llm_provider=target.provider or "")
-        error, record = provider_error(error), self.run.record
-        theirs = litellm.LITELLM_EXCEPTION_TYPES  # pyright: ignore[reportPrivateImportUsage] # shown, not exported
-        if type(error) in theirs and len(record.attempts) > 1:
-            # LiteLLM's text shows these.
-            counted: Any = error
-            counted.num_retries = counted.max_retries = len(record.attempts) - 1
-        attach(error, record)
+        error = provider_error(error)
+        attach(error, self.run.record)
         return error
 
     # Behind it.
 
-    def rehearsal(self, error: Exception) -> dict[str, Any] | None:
-        """Return the request that has LiteLLM walk its lists behind a chain, or None."""
-        return self.lists.rehearsal(error) if self.asks_chain and self.goes_elsewhere else None
-
     async def walk(self, error: Exception) -> Any:
-        """Ask the targets of a list from its first chain on, or raise the error."""
+        """Ask the groups that the Router's lists name, or raise the error."""
         if not self.goes_elsewhere:
             raise error
-        return await self.lists.walk(self.endpoint, self.bucket, error)
+        return self.with_record(await walk(self.router, self.endpoint, self.request, error))
 
     def with_record(self, answer: Any) -> Any:
         """Let an answer of another group carry the record of the chain that came before."""

@@ -1,27 +1,53 @@
-"""The strategy: attempt n of a call goes to the n-th target of its model group."""
+"""The strategy: a Router's ranked groups are chains, where nothing is wrong with them."""
 
 from __future__ import annotations
 
 import logging
 import weakref
-from typing import TYPE_CHECKING, Any
+from inspect import iscoroutinefunction
+from itertools import chain
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback import FallbackConfig, FallbackConfigError, check_observers
 from honcho_fallback_litellm._endpoints import Endpoints
-from honcho_fallback_litellm._groups import Chains
-from honcho_fallback_litellm._registration import check_config, check_router
-from honcho_fallback_litellm._router import setting
+from honcho_fallback_litellm._groups import (
+    RANK,
+    Chains,
+    home_of,
+    label_of,
+    misplaced_rank,
+    name_of,
+    ordered,
+    spelling_of,
+)
+from honcho_fallback_litellm._router import deployments_of, groups_of, setting
 from honcho_fallback_litellm._warm import check_release, warm_up
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
     from honcho_fallback import FallbackObserver
-    from honcho_fallback_litellm._registration import Registration
 
 logger = logging.getLogger("honcho_fallback")
 
-_CONTINUES = "enable_mid_stream_fallback_continuation"
+
+class Registration(NamedTuple):
+    """Hold what became of a Router's groups; nothing secret, neither key nor address.
+
+    Args:
+        chains: The models of each chain by its group, as LiteLLM spells them, the primary first.
+        problems: What is wrong with each group that should be a chain, and what to do.
+        others: How many groups stay LiteLLM's, those with a problem included.
+    """
+
+    chains: dict[str, list[str]]
+    problems: dict[str, str]
+    others: int
+
+    def __str__(self) -> str:
+        chains = [f"{group}: {' -> '.join(models)}" for group, models in self.chains.items()]
+        others = f"{self.others} ({len(self.problems)} for a mistake)"
+        return f"active chains: {'; '.join(chains)}; groups that stay LiteLLM's: {others}"
 
 
 class FallbackRoutingStrategy:
@@ -45,13 +71,11 @@ class FallbackRoutingStrategy:
         observers: Iterable[FallbackObserver] = (),
         respect_cooldown: bool | None = None,
     ) -> None:
-        config = check_config(FallbackConfig() if config is None else config)
+        config = _checked(FallbackConfig() if config is None else config)
         if respect_cooldown is None:
             respect_cooldown = config.cooldown is None
         self._chains = Chains(
-            config.replace(on_exhausted="last"),
-            check_observers(observers),
-            respects_cooldown=respect_cooldown,
+            config, check_observers(observers), respects_cooldown=respect_cooldown
         )
         self._router: weakref.ref[Any] | None = None
         self.registration: Registration | None = None
@@ -78,16 +102,14 @@ class FallbackRoutingStrategy:
             )
         check_release()
         # Where labels are required and no group is a chain nobody without them may be asked.
-        made = None if self._chains.config.require else check_router(router, self._chains)
+        made = None if self._chains.config.require else _registered(router, self._chains)
         if registered is None:
             Endpoints(router, self._chains).install()
             self._router = weakref.ref(router)
-        self.registration = made or check_router(router, self._chains)
+        self.registration = made or _registered(router, self._chains)
         logger.info("%s", self.registration)
-        if setting(router, _CONTINUES) is True:
-            logger.warning("%s does nothing for chains: an attempt asks nobody else", _CONTINUES)
         if warm:
-            warm_up(self.registration.spellings)
+            warm_up(chain.from_iterable(self.registration.chains.values()))
         return self
 
     def is_registered(self, router: Any) -> bool:
@@ -96,6 +118,62 @@ class FallbackRoutingStrategy:
         Args:
             router: A ``litellm.Router``.
         """
-        if router is None or self._router is None or self.registration is None:
+        if router is None or self._router is None:
             return False
-        return self._router() is router
+        return self.registration is not None and self._router() is router
+
+
+def _checked(config: FallbackConfig) -> FallbackConfig:
+    """Return the options as they hold here; refuse those that LiteLLM leaves no room for."""
+    if not isinstance(config, FallbackConfig):  # pyright: ignore[reportUnnecessaryIsInstance] # users without a type checker
+        problem = f"got a {type(config).__name__}"
+        raise FallbackConfigError.about("config", problem, "pass a FallbackConfig")
+    if "connect_timeout" in config.model_fields_set:
+        fix = "LiteLLM has one timeout for an attempt; set timeout instead"
+        raise FallbackConfigError.about("connect_timeout", "it cannot work here", fix)
+    if "on_exhausted" in config.model_fields_set and config.on_exhausted != "last":
+        fix = "leave it out: the last error comes out, with the record attached"
+        raise FallbackConfigError.about("on_exhausted", "it cannot work here", fix)
+    if iscoroutinefunction(config.validate_answer):
+        fix = "pass a plain function: the Router's sync methods cannot await it"
+        raise FallbackConfigError.about("validate", "it is async", fix)
+    # LiteLLM's calls know no turns, which FallbackConfig.resilient() has.
+    reset = "iteration" if config.reset == "turn" else config.reset
+    return config.replace(on_exhausted="last", reset=reset)
+
+
+def _registered(router: Any, chains: Chains) -> Registration:
+    """Check every group of a Router as requests see it, and log what is to be mended.
+
+    A team's is apart, an alias is what it stands for.
+
+    Raises:
+        FallbackConfigError: No chain is left.
+    """
+    found: dict[str, list[str]] = {}
+    problems: dict[str, str] = {}
+    hints: list[str] = []
+    aliases = setting(router, "model_group_alias") or {}
+    rows = groups_of(router)
+    homes = dict.fromkeys(home_of(one) for one in rows if one["model_name"] not in aliases)
+    for group, team in homes:
+        asked = {"metadata": {"user_api_key_team_id": team}}
+        deployments = deployments_of(router, group, asked)
+        label, made = label_of(group, deployments), chains.check(group, deployments)
+        if isinstance(made, str):
+            problems[label] = made
+        elif made is not None:
+            found[label] = [spelling_of(one) for one in ordered(deployments)]
+        else:
+            hints += [
+                f"{name_of(one)} in group {label} has no {RANK}; {hint}"
+                for one in deployments
+                if (hint := misplaced_rank(one))
+            ]
+    if not found:
+        told = [f"group {label}: {problem}" for label, problem in problems.items()] + hints
+        fix = f"give the deployments of a model group model_info: {{{RANK}: 0}}, 1, and so on"
+        raise FallbackConfigError("\n".join(["this Router has no chain", *(told or [fix])]))
+    for hint in hints:
+        logger.warning("%s", hint)
+    return Registration(found, problems, len(homes) - len(found))

@@ -6,7 +6,7 @@ of the one that it stands for and shares its attributes.
 
 from __future__ import annotations
 
-from functools import cache, partial
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback import read_answer
@@ -105,10 +105,9 @@ class ManagedStream:
 
     def _hides(self, chunk: Any) -> bool:
         """Tell whether a chunk has nothing but the usage that the caller did not ask for."""
-        if not self.call.hides_usage or not _may_tell_usage(chunk):
+        if not self.call.hides_usage or getattr(chunk, "usage", None) is None:
             return False
-        answer = read_answer(chunk)
-        return answer.usage is not None and answer.finish_reason is None and not carries(chunk)
+        return read_answer(chunk).finish_reason is None and not carries(chunk)
 
     async def aclose(self) -> None:
         await self.chunks.aclose()
@@ -120,16 +119,3 @@ class ManagedStream:
 @cache
 def _like(kind: type) -> type[ManagedStream]:
     return type(f"Managed{kind.__name__}", (ManagedStream, kind), {"__module__": __name__})
-
-
-def _may_tell_usage(chunk: Any) -> bool:
-    """Tell whether a chunk is worth reading for what the answer cost."""
-    if isinstance(chunk, bytes):
-        return b'"usage"' in chunk
-    # An event of the Responses API holds the whole answer at its end, Anthropic's at its start.
-    places = ("usage", "response", "message")
-    read = chunk.get if isinstance(chunk, dict) else partial(getattr, chunk)
-    if any(read(place, None) is not None for place in places):
-        return True
-    # Where nobody asked for usage, LiteLLM keeps it beside the last chunk.
-    return "usage" in (getattr(chunk, "_hidden_params", None) or ())

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import logging
 import threading
 from contextlib import contextmanager, suppress
 from functools import cache
@@ -21,20 +20,12 @@ from honcho_fallback_litellm._router import NARROWED, rotation
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
 
-logger = logging.getLogger("honcho_fallback")
-
 _ANY_MODEL = "openai/gpt-5.5"
 _MESSAGES = [{"role": "user", "content": "hello"}]
 _CALLBACKS = (
-    "callbacks",
-    "input_callback",
-    "success_callback",
-    "failure_callback",
-    "service_callback",
-    "_async_input_callback",
-    "_async_success_callback",
-    "_async_failure_callback",
-)
+    "callbacks", "input_callback", "success_callback", "failure_callback", "service_callback",
+    "_async_input_callback", "_async_success_callback", "_async_failure_callback",
+)  # fmt: skip
 _LOCK = threading.Lock()
 
 
@@ -83,27 +74,17 @@ def check_release() -> None:
         )
         asked: dict[str, Any] = {"model": "g", "messages": _MESSAGES}
         where = rotation(router, ids, asked)
-        answered = tuple(_answering(router, asked, other) for other in reversed(ids))
-    if where.healthy == {*ids} and answered == ids:
-        return
-    problem = "does not keep to the deployment that it is told to ask"
-    if answered == ids:
-        problem = "does not say which deployments are in rotation"
-    raise FallbackConfigError.about(
-        "router",
-        f"LiteLLM {version('litellm')} {problem}",
-        "install a release that docs/litellm.md names, and report it",
-    )
-
-
-def _answering(router: Any, asked: dict[str, Any], other: str) -> str | None:
-    try:
-        answer = router.completion(**asked, **ONE_REQUEST, **{NARROWED: [other]})
-    except Exception as error:  # noqa: BLE001 # whatever it is, it is no answer
-        logger.debug("check_release: %s", type(error).__name__)
-        return None
-    answering: str | None = answer._hidden_params.get("model_id")  # noqa: SLF001 # where LiteLLM says it
-    return answering
+        answered: list[str] = []
+        for other in reversed(ids):
+            with suppress(Exception):
+                answer = router.completion(**asked, **ONE_REQUEST, **{NARROWED: [other]})
+                answered.append(answer._hidden_params.get("model_id"))  # noqa: SLF001 # where LiteLLM says it
+    if where.healthy != {*ids} or answered != [*ids]:
+        raise FallbackConfigError.about(
+            "router",
+            f"LiteLLM {version('litellm')} does not keep to the deployment that it is told to ask",
+            "install a release that docs/litellm.md names, and report it",
+        )
 
 
 @contextmanager

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-import re
 import shutil
 import sys
 import tempfile
 import time
 import urllib.request
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,7 +19,6 @@ import redis
 
 from honcho_fallback import (
     FallbackConfig,
-    FallbackConfigError,
     FallbackExhausted,
     FallbackPolicy,
     Target,
@@ -31,7 +28,6 @@ from honcho_fallback_litellm._responses import headers_of
 from tests.helpers.litellm_proxy import (
     KEY,
     PACKAGES,
-    STARTUP_SECONDS,
     ProxyProcess,
     start_proxy,
     stop_proxies,
@@ -84,7 +80,6 @@ class Printer(FallbackObserver):
 
 config = FallbackConfig(cooldown=Cooldown(after=1, base=60), deadline=60, wait=0)
 handler = Handler(config, respect_cooldown=True, observers=[Printer()])
-careful = FallbackProxyHandler(on_error="exit")
 """
 
 # LiteLLM's streams set ContextVars in their finalizer; before Python 3.12 a collection can run it
@@ -133,14 +128,6 @@ def example_config() -> Any:
     return config
 
 
-def contradictory_config() -> Any:
-    """Read the example's config, with the same rank twice."""
-    config = example_config()
-    for one in config["model_list"]:
-        one["model_info"]["fallback_rank"] = 0
-    return config
-
-
 def sharing(config: Any, redis_port: int) -> Any:
     """Add a group of the same providers whose cooldowns go through Redis."""
     cooling = [
@@ -178,12 +165,10 @@ def proxies(
     if shutil.which("redis-server") is not None:
         config = sharing(config, request.getfixturevalue("redis_port"))
     remembering: Any = {"litellm_settings": {"callbacks": "remembering.handler"}}
-    careful: Any = {"litellm_settings": {"callbacks": "remembering.careful"}}
     configs: dict[str, Any] = {
         "first": config,
         "second": config,
         "remembering": {**example_config(), **remembering},
-        "careful": {**contradictory_config(), **careful},
         "page": PAGES_CONFIG,
     }
     started: dict[str, Proxy] = {}
@@ -193,9 +178,8 @@ def proxies(
             for what, config in configs.items():
                 started[what] = start(config, upstream, Path(name), what)
             for what, proxy in started.items():
-                if what != "careful":  # which does not serve
-                    wait_for_proxy(proxy.server)
-                    started[what] = proxy._replace(state=state_of(proxy))
+                wait_for_proxy(proxy.server)
+                started[what] = proxy._replace(state=state_of(proxy))
             yield started
         finally:
             for proxy in started.values():
@@ -237,22 +221,10 @@ def test_a_rate_limit_is_the_backups_answer(proxy: Proxy, upstream: ProviderServ
     assert text(raw) == "hello from backup"
     assert upstream.order == ["primary", "backup"]
     assert raw.headers["x-litellm-model-id"] == "backup"
-    assert raw.headers["x-litellm-attempted-retries"] == "1"
     assert raw.headers["x-honcho-fallback-answered-by"] == "backup"
     assert raw.headers["x-honcho-fallback-primary"] == "primary"
     assert raw.headers["x-honcho-fallback-attempts"] == "2"
     assert raw.headers["x-honcho-fallback-reason"] == "rate_limit"
-
-
-def test_a_primary_that_answers_is_the_only_one_asked(
-    proxy: Proxy, upstream: ProviderServer
-) -> None:
-    """The happy path says so in its headers."""
-    raw = ask(proxy)
-    assert text(raw) == "hello from primary"
-    assert upstream.order == ["primary"]
-    assert raw.headers["x-honcho-fallback-attempts"] == "1"
-    assert "x-honcho-fallback-reason" not in raw.headers
 
 
 @pytest.mark.parametrize("message", ["bad", "no tool named get_rate_limit"])
@@ -265,21 +237,6 @@ def test_a_wrong_request_is_a_400_after_one_request(
         ask(proxy)
     assert upstream.order == ["primary"]
     assert caught.value.status_code in ({400} if message == "bad" else {400, 429})
-
-
-def test_nobody_answers(proxy: Proxy, upstream: ProviderServer) -> None:
-    """The last provider's status comes out, after one request each, and headers say who failed."""
-    upstream["primary"].fail(500)
-    upstream["backup"].fail(503)
-    with pytest.raises(openai.InternalServerError) as caught:
-        ask(proxy)
-    assert upstream.order == ["primary", "backup"]
-    headers = caught.value.response.headers
-    assert headers["x-honcho-fallback-call-id"]
-    assert headers["x-honcho-fallback-primary"] == "primary"
-    assert headers["x-honcho-fallback-answered-by"] == "nobody"
-    assert headers["x-honcho-fallback-attempts"] == "2"
-    assert headers["x-honcho-fallback-reason"] == "server_error, overloaded"
 
 
 @pytest.mark.parametrize("endpoint", ["chat", "stream", "embeddings", "responses"])
@@ -374,29 +331,6 @@ def test_when_all_are_down_a_client_learns_when_to_come_back(
     assert upstream.order == ["primary", "backup"]
 
 
-def test_lines_of_the_handler_have_a_time_and_a_level(
-    proxy: Proxy, upstream: ProviderServer
-) -> None:
-    """As LiteLLM's have, also where nobody has set up logging."""
-    upstream["primary"].fail(503)
-    ask(proxy)
-    lines = proxy.server.log.read_text("utf-8").splitlines()
-    switch = next(one for one in lines if "failed=primary fallback=backup" in one)
-    assert re.match(r"\d{4}-\d\d-\d\d [\d:,]+ - honcho_fallback:WARNING: agent=", switch)
-    assert any(
-        re.search(r"honcho_fallback:INFO: \d chains? (is|are) active", one) for one in lines
-    )
-
-
-def test_twenty_clients_at_once(proxy: Proxy, upstream: ProviderServer) -> None:
-    """Each gets the backup's answer, the primary one request for each."""
-    upstream["primary"].fail(503)
-    with ThreadPoolExecutor(20) as pool:
-        said = list(pool.map(lambda _: text(ask(proxy)), range(20)))
-    assert said == ["hello from backup"] * 20
-    assert len(upstream["primary"].requests) == len(upstream["backup"].requests) == 20
-
-
 @pytest.mark.skipif(shutil.which("redis-server") is None, reason=NO_REDIS)
 def test_a_second_proxy_on_the_same_redis_knows_the_cooldown(
     proxies: dict[str, Proxy], upstream: ProviderServer, redis_port: int
@@ -465,7 +399,7 @@ def test_a_record_has_the_requesters_metadata_and_nothing_of_the_proxys(
 
 def test_the_chains_are_there_before_a_request_is(proxies: dict[str, Proxy]) -> None:
     """The Proxy registers and imports at its start; ``/active/callbacks`` shows it."""
-    chain = "chain deriver: openai/gpt-5.5 -> anthropic/claude-sonnet-5"
+    chain = "deriver: openai/gpt-5.5 -> anthropic/claude-sonnet-5"
     for name, handler in (("first", "FallbackProxyHandler"), ("remembering", "Handler")):
         state = proxies[name].state
         assert state.startswith(f"{handler}: chains in force, ")
@@ -475,15 +409,6 @@ def test_the_chains_are_there_before_a_request_is(proxies: dict[str, Proxy]) -> 
     requests = [number for number, line in enumerate(log) if line.startswith("a request comes")]
     assert log[requests[0]].startswith("a request comes, Handler: chains in force, ")
     assert any("Uvicorn running on" in line for line in log[: requests[0]])
-
-
-def test_a_proxy_that_does_not_start_without_chains(proxies: dict[str, Proxy]) -> None:
-    """Ranks that contradict each other are found; ``on_error="exit"`` ends the start."""
-    server = proxies["careful"].server
-    assert server.process.wait(STARTUP_SECONDS) == 3
-    log = server.log.read_text()
-    assert log.count("no chain on this Proxy, a start ends here") == 1
-    assert "group deriver: model_info.fallback_rank: primary and backup both have 0" in log
 
 
 def test_what_a_handler_does_without_chains(bench: Any) -> None:
@@ -498,12 +423,5 @@ def test_what_a_handler_does_without_chains(bench: Any) -> None:
 
     router.delete_deployment("backup")
     assert handler.attach(router)
-    active = "1 chain is active (chain deriver: openai/primary-model (no fallback))"
-    assert str(handler).startswith(f"FallbackProxyHandler: chains in force, {active}, ")
-
-
-def test_an_unknown_on_error() -> None:
-    """The error names the choices."""
-    unknown: Any = "ignore"
-    with pytest.raises(FallbackConfigError, match="continue, exit"):
-        FallbackProxyHandler(on_error=unknown)
+    active = "active chains: deriver: openai/primary-model; "
+    assert str(handler).startswith(f"FallbackProxyHandler: chains in force, {active}")

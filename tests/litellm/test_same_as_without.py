@@ -10,7 +10,6 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
-import inspect
 import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -196,6 +195,7 @@ OF_THE_REQUEST: dict[str, dict[str, Any]] = {
     "content_policy_fallbacks in the request": {"content_policy_fallbacks": SPARES},
     "disable_fallbacks": {"disable_fallbacks": True},
 }
+OF_THE_ROUTER["disable_fallbacks"] = {"fallbacks": SPARES}
 
 
 @pytest.mark.parametrize("lists", [*OF_THE_ROUTER, *OF_THE_REQUEST])
@@ -222,20 +222,6 @@ def test_the_lists_stand_behind_an_exhausted_chain(status: int, lists: str, twin
     assert with_it == without
 
 
-@pytest.mark.parametrize("error", ["overflow", "refusal"])
-def test_an_error_without_a_list_of_its_own_takes_the_general_one(
-    error: str, twins: Twins
-) -> None:
-    """No other member is asked, and `fallbacks` stand in for the special lists that are absent."""
-    same = {name: {"info": {"max_input_tokens": 100}} for name in PAIR}
-    without, with_it = twins.both(
-        {"primary": ERRORS[error]}, names=PAIR, per_deployment=same, fallbacks=SPARES
-    )
-    if error == "overflow":  # from 1.110 on LiteLLM asks the other member, of the same window
-        without = dict.fromkeys(with_it, Seen("hello from spare", "primary spare"))
-    assert with_it == without
-
-
 def test_an_unknown_error_goes_to_the_lists(twins: Twins) -> None:
     """What is no provider's error switches nothing, and is LiteLLM's to judge."""
 
@@ -246,29 +232,6 @@ def test_an_unknown_error_goes_to_the_lists(twins: Twins) -> None:
         without, with_it = twins.both({}, fallbacks=SPARES, judge=lambda _: None)
     # The spare meets the same bug, and the first error comes out.
     assert with_it == without
-    router = twins.router(fallbacks=SPARES)
-    groups: list[str] = []
-
-    async def noted(**request: Any) -> Any:
-        groups.append(request["metadata"]["model_group"])
-        raise ValueError("a bug")
-
-    with patch("litellm.acompletion", noted):
-        asked(router, "async", {}, read)
-    assert groups == ["deriver", "spares"]
-
-
-def test_weighted_failover_does_not_walk_a_chain_twice(
-    twins: Twins, providers: ProviderServer
-) -> None:
-    """`enable_weighted_failover` has no say in a group whose order is given."""
-    _, with_it = twins.both(
-        dict.fromkeys(PAIR, refused(500)),
-        names=PAIR,
-        fallbacks=SPARES,
-        enable_weighted_failover=True,
-    )
-    assert {seen.providers for seen in with_it.values()} == {"primary backup spare"}
 
 
 # 2. LiteLLM's own rehearsals.
@@ -456,32 +419,6 @@ def test_limits_of_a_deployment_are_kept(
 # 4. What an error says, and who hears of it.
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_an_error_counts_the_tries(way: str, bench: Any, providers: ProviderServer) -> None:
-    """`LiteLLM Retried: 1 times, LiteLLM Max Retries: 1`, as after a retry in a plain group."""
-    texts: list[str] = []
-    for managed in (False, True):
-        for name in PAIR:
-            providers[name].fail(503)
-        models = [bench.deployment(name, i if managed else None) for i, name in enumerate(PAIR)]
-        router = bench.router(models, num_retries=1, disable_cooldowns=True)
-        if managed:
-            FallbackRoutingStrategy().register(router, warm=False)
-        with pytest.raises(litellm.ServiceUnavailableError) as raised:
-            asked_or_raise(router, way)
-        texts.append(str(raised.value).partition("LiteLLM Retried")[2].partition("\n")[0])
-    assert texts[1] == texts[0] != ""
-
-
-def asked_or_raise(router: Any, way: str) -> None:
-    """Ask in one of the ways."""
-    options: dict[str, Any] = {"model": "deriver", "messages": MESSAGES}
-    if way.startswith("async"):
-        run_async(router.acompletion(**options, stream=way.endswith("stream")))
-    else:
-        router.completion(**options, stream=way.endswith("stream"))
-
-
 class Notes(CustomLogger):
     """Note LiteLLM's events, with what spend is counted by."""
 
@@ -493,9 +430,8 @@ class Notes(CustomLogger):
         metadata = options["litellm_params"]["metadata"]
         payload = options["standard_logging_object"]
         known = (payload["status"], payload["model_group"], payload["model_id"])
-        failed = len(metadata.get("previous_models") or ())
         cost = round(options.get("response_cost") or 0, 8)
-        self.events.append((event, *known, metadata["mine"], failed, cost))
+        self.events.append((event, *known, metadata["mine"], cost))
 
     def log_success_event(self, kwargs: Any, *_: Any, **__: Any) -> None:
         self._note("success", kwargs)
@@ -527,7 +463,7 @@ PRICED = {name: {"model": "openai/gpt-4o-mini"} for name in PAIR}
 def test_callbacks_hear_the_same(
     case: str, way: str, twins: Twins, providers: ProviderServer
 ) -> None:
-    """One event per attempt, with its deployment, its cost, and the attempts before it."""
+    """One event per attempt, with its deployment, and its cost."""
     count, options = EVENTFUL[case]
     options = dict(options)
     failures, names = options.pop("failures"), options.pop("names", ALONE)
@@ -554,54 +490,7 @@ def test_callbacks_hear_the_same(
 
             run_async(inside())
         heard.append(sorted(notes.events))
-    if case == "fallbacks":  # LiteLLM counts the rehearsal by which it is told to walk its lists
-        event = heard[1][-1]
-        heard[1][-1] = (*event[:5], min(event[5], heard[0][-1][5]), event[6])
     assert heard[1] == heard[0]
-
-
-@pytest.mark.parametrize("names", [ALONE, PAIR])
-@pytest.mark.parametrize("status", [429, 500])
-def test_a_failure_counts_once(
-    status: int,
-    names: tuple[str, ...],
-    twins: Twins,
-    providers: ProviderServer,
-    ask: Any,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    """Each failed deployment is counted and considered for LiteLLM's cooldown once."""
-    # LiteLLM tells the Routers of the whole process: those of other tests are no matter here.
-    for name in ("callbacks", "failure_callback", "_async_failure_callback"):
-        monkeypatch.setattr(litellm, name, [])
-    for name in names:
-        providers[name].fail(status)
-    router = twins.router(names, disable_cooldowns=False)
-    counted: list[Any] = []
-    considered: list[Any] = []
-    core: Any = inspect.getmodule(type(vars(router).get("_core", router)))
-    if not hasattr(core, "increment_deployment_failures_for_current_minute"):
-        pytest.skip("this LiteLLM counts in its compiled core")
-    count, consider = (
-        core.increment_deployment_failures_for_current_minute,
-        getattr(core, "set_cooldown_deployments", None) or core._set_cooldown_deployments,
-    )
-
-    def noting_count(**options: Any) -> Any:
-        counted.append(options["deployment_id"])
-        return count(**options)
-
-    def noting_consider(**options: Any) -> Any:
-        considered.append(options["deployment"])
-        return consider(**options)
-
-    with (
-        patch.object(core, count.__name__, noting_count),
-        patch.object(core, consider.__name__, noting_consider),
-        pytest.raises(openai.APIError),
-    ):
-        ask(router, "completion", model="deriver", messages=MESSAGES)
-    assert counted == considered == [*names]
 
 
 FAILS: dict[str, dict[str, Any]] = {
@@ -829,33 +718,20 @@ BATCHES: dict[str, dict[str, Any]] = {
         "model": "deriver",
         "messages": [MESSAGES, MESSAGES],
     },
-    "abatch_completion_fastest_response": {"model": "deriver, lasts", "messages": MESSAGES},
     "schedule_acompletion": {"model": "deriver", "messages": MESSAGES, "priority": 0},
 }
 
 
 @pytest.mark.parametrize("method", BATCHES)
-def test_batches_answer_alike(method: str, twins: Twins, providers: ProviderServer) -> None:
-    """Every request of a batch is a call of its own."""
-    racing = method == "abatch_completion_fastest_response"
-    seen: list[tuple[Any, list[str]]] = []
-    for managed in (False, True):
-        providers.reset()
-        router = twins.router(managed=managed)
-        answer = run_async(getattr(router, method)(**copy.deepcopy(BATCHES[method])))
-        kinds = [type(one) for one in answer] if isinstance(answer, list) else type(answer)
-        order = sorted(providers.order)
-        if racing:  # the other request may be given up before it is sent
-            assert {"primary"} <= {*order} or {"last"} <= {*order}
-            order = []
-        seen.append((kinds, order))
-    assert seen[1] == seen[0]
+def test_each_request_of_a_batch_is_a_call(
+    method: str, twins: Twins, providers: ProviderServer
+) -> None:
+    """LiteLLM makes it by the Router's endpoint, so it switches."""
     providers["primary"].fail(503)
-    if not racing:  # whoever is first
-        router = twins.router(PAIR)
-        answer = run_async(getattr(router, method)(**copy.deepcopy(BATCHES[method])))
-        answers = answer if isinstance(answer, list) else [answer]
-        assert "hello from backup" in {read(one) for one in answers}
+    router = twins.router(PAIR)
+    answer = run_async(getattr(router, method)(**copy.deepcopy(BATCHES[method])))
+    answers = answer if isinstance(answer, list) else [answer]
+    assert "hello from backup" in {read(one) for one in answers}
 
 
 # 8. Streams.
