@@ -5,28 +5,22 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, Self, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    BeforeValidator,
-    ConfigDict,
-    Field,
-    PlainValidator,
-    ValidationError,
-    model_validator,
-)
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, ValidationError
 
 from honcho_fallback._classify._facts import TEXT_CAP, Facts, as_status
 from honcho_fallback._classify._read import called
-from honcho_fallback._values.errors import FallbackConfigError
+from honcho_fallback._values.errors import FallbackConfigError, nearest, unknown_name
 from honcho_fallback._values.failure import FailureKind
+from honcho_fallback.redaction import redact
 
+_CONDITIONS = ("status", "code", "error", "text")
+# Under which alias a rule takes its source: no key of a file is called so.
+_SOURCE = "(source)"
 _FIX = "pass the path of a TOML file, a dict, or a list of these"
-_NAME = re.compile(r"(?!\d)\w+(\.(?!\d)\w+)*")
 
 
 def _listed(given: object) -> Sequence[object]:
@@ -34,15 +28,38 @@ def _listed(given: object) -> Sequence[object]:
     return cast("Sequence[object]", given) if isinstance(given, list | tuple) else (given,)
 
 
-def _read_kind(kind: FailureKind) -> FailureKind:
-    if kind is FailureKind.CANCELLED:
+def _read_kind(value: object) -> FailureKind:
+    kinds = [kind.value for kind in FailureKind if kind is not FailureKind.CANCELLED]
+    if value == FailureKind.CANCELLED:
         raise ValueError("write another kind: only its caller cancels a call")
-    return kind
+    if value not in kinds:
+        raise ValueError(unknown_name(value if isinstance(value, str) else "", kinds))
+    return FailureKind(value)
 
 
-def _read_code(code: str) -> str:
+def _text_that(fits: Callable[[str], object], what: str, make: Callable[[str], str]) -> Any:
+    """Make the check of a text, and say what to write in place of another one."""
+
+    def read(value: object) -> str:
+        if not isinstance(value, str) or not fits(value):
+            raise ValueError(f"write {what}")
+        return make(value)
+
+    return PlainValidator(read)
+
+
+def _read_status(value: Any) -> int:
+    if isinstance(value, str) or as_status(value) is None:
+        raise ValueError("write HTTP statuses as numbers, 100 to 599")
+    return int(value)
+
+
+def _read_code(value: Any) -> str:
+    code = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if as_status(code) is not None:
         raise ValueError("a number of 100 to 599 is a status: write it there")
+    if not isinstance(code, str) or not code.strip():
+        raise ValueError("write the provider's codes or types")
     return code.lower()
 
 
@@ -57,13 +74,13 @@ def _read_error(value: Any) -> str | type[BaseException]:
 
 
 _MANY = BeforeValidator(_listed)
-_TEXT = Field(pattern=r"\S")
-_Texts = Annotated[tuple[Annotated[str, _TEXT, AfterValidator(str.lower)], ...], _MANY]
-_CODE = Field(pattern=r"\S", coerce_numbers_to_str=True)
-_Codes = Annotated[tuple[Annotated[str, _CODE, AfterValidator(_read_code)], ...], _MANY]
+_TEXT = _text_that(str.strip, "pieces of the message", str.lower)
+_NAME = re.compile(r"(?!\d)\w+(\.(?!\d)\w+)*")
+_REASON = _text_that(str.isprintable, "one line of text", str)
+_Texts = Annotated[tuple[Annotated[str, _TEXT], ...], _MANY]
+_Codes = Annotated[tuple[Annotated[str, PlainValidator(_read_code)], ...], _MANY]
 _Errors = Annotated[tuple[Annotated[Any, PlainValidator(_read_error)], ...], _MANY]
-_STATUS = Field(strict=True, ge=100, le=599)
-_Statuses = Annotated[tuple[Annotated[int, _STATUS], ...], _MANY]
+_Statuses = Annotated[tuple[Annotated[int, PlainValidator(_read_status)], ...], _MANY]
 
 
 class Rule(BaseModel):
@@ -71,9 +88,8 @@ class Rule(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # as FallbackConfig
 
-    kind: Annotated[FailureKind, AfterValidator(_read_kind)]
-    # Why, in the user's words: one line of a log.
-    reason: Annotated[str, Field(pattern=r"^[^\x00-\x1f\x7f]*$")] = ""
+    kind: Annotated[FailureKind, BeforeValidator(_read_kind)]
+    reason: Annotated[str, _REASON] = ""  # why, in the user's words
     status: _Statuses = ()
     code: _Codes = ()  # of the provider's codes and types
     # The class or a base of it: a class, or its name, perhaps after its package.
@@ -84,19 +100,15 @@ class Rule(BaseModel):
     transient: Annotated[bool | None, Field(strict=True)] = None  # None: as for the kind
     # Seconds to wait, in place of the provider's word.
     retry_after: Annotated[float, Field(ge=0, strict=True, allow_inf_nan=False)] | None = None
-    source: str = ""  # such as ``rule 2 of rules.toml``
-
-    @model_validator(mode="after")
-    def _require_a_condition(self) -> Self:
-        if not (self.status or self.code or self.error or self.text):
-            raise ValueError("it would fit every error; give one of status, code, error, text")
-        return self
+    source: str = Field("", validation_alias=_SOURCE)  # such as ``rule 2 of rules.toml``
 
 
 RulesFile: TypeAlias = str | os.PathLike[str]
 RulesSource: TypeAlias = (
     RulesFile | Mapping[str, Any] | Rule | Sequence[RulesFile | Mapping[str, Any] | Rule] | None
 )
+
+_KEYS = tuple(key for key in Rule.model_fields if key != "source")
 
 
 def first_fitting(
@@ -141,13 +153,17 @@ def load_rules(given: RulesSource) -> tuple[Rule, ...]:
         given: A path, a dict, a rule, a list of these, or None.
 
     Raises:
-        FallbackConfigError: A file or a rule is wrong; of each source the first that is.
+        FallbackConfigError: A file or a rule is wrong; a line for each mistake.
     """
     rules: list[Rule] = []
     problems: list[str] = []
     for number, source in enumerate(() if given is None else _listed(given), start=1):
         try:
-            rules += _rules_of(source, number)
+            for entry in _entries(source, number):
+                try:
+                    rules.append(entry if isinstance(entry, Rule) else _rule(*entry))
+                except FallbackConfigError as error:
+                    problems.append(str(error))
         except FallbackConfigError as error:
             problems.append(str(error))
     if problems:
@@ -172,43 +188,59 @@ def _text_of(exc: BaseException, facts: Facts) -> str:
     return f"{facts.message}\n{shown[:TEXT_CAP] if isinstance(shown, str) else ''}".lower()
 
 
-def _rules_of(source: object, number: int) -> list[Rule]:
-    """Read the rules of a source, or raise with a line for each mistake of the first wrong one."""
+def _entries(source: object, number: int) -> Iterable[Rule | tuple[Mapping[str, Any], str, str]]:
+    """List what a source holds: rules as they are written, each with where it stands."""
     if isinstance(source, Rule):
         return [source]
     if isinstance(source, Mapping):
-        raw = cast("Mapping[str, Any]", source)
-        return [_rule(raw, f"rules: rule {number}", f"rule {number} given in Python")]
+        raw = dict(cast("Mapping[str, Any]", source))
+        origin = raw.pop("source", f"rule {number} given in Python")  # model_dump writes it
+        return [(raw, f"rules: rule {number}", str(origin))]
     path = os.fspath(source) if isinstance(source, os.PathLike) else source
     if not path or not isinstance(path, str):
         problem = "got an empty path" if path == "" else f"got a {type(path).__name__}"
         raise FallbackConfigError.about("rules", problem, _FIX)
+    document = _read_toml(path)
+    problems: list[str] = []
+    for key in sorted(document.keys() - {"rule"}):
+        guess = "did you mean [[rule]]? " if nearest(key, ["rule"]) else ""
+        problems.append(f"{path}: {key}: no such key; {guess}write each rule as [[rule]]")
+    entries: Any = document.get("rule", [])
+    if not isinstance(entries, list) or not all(type(one) is dict for one in entries):
+        problems.append(f"{path}: rule: it is no list of tables; write each rule as [[rule]]")
+    elif not entries and not problems:
+        problems.append(f"{path}: it has no rule; add a [[rule]], or do not name the file")
+    if problems:
+        raise FallbackConfigError("\n".join(problems))
+    name = Path(path).name
     return [
-        _rule(entry, f"{path}: rule {number}", f"rule {number} of {Path(path).name}")
-        for number, entry in enumerate(_read_toml(path), start=1)
+        (entry, f"{path}: rule {number}", f"rule {number} of {name}")
+        for number, entry in enumerate(entries, start=1)
     ]
 
 
-def _read_toml(path: str) -> list[dict[str, Any]]:
+def _read_toml(path: str) -> dict[str, Any]:
     try:
         # Windows' editors write a mark before UTF-8.
-        document = tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
+        return tomllib.loads(Path(path).read_text(encoding="utf-8-sig"))
     except OSError as error:
         problem = f"got {path}: {error.strerror or 'it cannot be read'}"
         fix = f"check the path, which stands for {Path(path).absolute()}"
         raise FallbackConfigError.about("rules", problem, fix) from None
     except ValueError as error:  # other encodings, and a path with a NUL, too
         raise FallbackConfigError.about(path, f"no TOML: {error}", "correct it") from None
-    entries: Any = document.get("rule")
-    is_list = isinstance(entries, list) and all(type(one) is dict for one in entries)
-    if len(document) != 1 or not is_list:
-        problem = f"it holds {', '.join(document) or 'nothing'}"
-        raise FallbackConfigError.about(path, problem, "write each rule as [[rule]]")
-    return cast("list[dict[str, Any]]", entries)
 
 
 def _rule(raw: Mapping[str, Any], where: str, source: str) -> Rule:
+    """Read one rule, or raise with a line for each mistake."""
+    reason = raw.get("reason")
+    where = f"{where} ({redact(reason)})" if isinstance(reason, str) else where
     try:
-        return Rule.model_validate({"source": source, **raw})
+        rule = Rule.model_validate({**raw, _SOURCE: source})
     except ValidationError as error:
-        raise FallbackConfigError.invalid(error, where, Rule.model_fields) from None
+        raise FallbackConfigError.invalid(error, where, _KEYS) from None
+    if not any(getattr(rule, name) for name in _CONDITIONS):
+        problem = "there are none, so that it would fit every error"
+        fix = f"give one of {', '.join(_CONDITIONS)}"
+        raise FallbackConfigError.about(f"{where}: conditions", problem, fix)
+    return rule

@@ -385,9 +385,6 @@ def test_paths_are_for_configs() -> None:
             classify(BUDGET, rules=wrong)
 
 
-NO_CONDITION = "it would fit every error; give one of status, code, error, text"
-
-
 @pytest.mark.parametrize(
     ("given", "words"),
     [
@@ -395,24 +392,33 @@ NO_CONDITION = "it would fit every error; give one of status, code, error, text"
         ("", "rules: got an empty path"),
         ([[]], "rules: got a list"),
         ({"status": 403}, "kind: it is missing; add it"),
-        (rule(status=403, kind="quotta"), "kind: got 'quotta' (str)"),
-        (rule(status=403, kind="cancelled"), "only its caller cancels a call"),
+        (rule(status=403, kind="quotta"), "kind: got 'quotta' (str); did you mean quota?"),
+        (rule(status=403, kind="cancelled"), "kind: got 'cancelled'"),
+        (rule(status=403, kind=3), "kind: got 3; choose from"),
         (rule(statuss=403), "statuss: no such key; did you mean status?"),
-        (rule(), NO_CONDITION),
-        (rule(unless="x", status=[], text=[]), NO_CONDITION),
-        (rule(status="403"), "status: got '403' (str)"),
+        (rule(), "conditions: there are none, so that it would fit every error"),
+        (rule(unless="x"), "conditions: there are none"),
+        (rule(status=[], text=[]), "conditions: there are none"),
+        (
+            rule(status="403"),
+            "status: got '403' (str); write HTTP statuses as numbers, 100 to 599",
+        ),
         (rule(status=[403, 99]), "status: got 99"),
         (rule(status=True), "status: got True"),
         (rule(code=429), "code: got 429; a number of 100 to 599 is a status"),
         (rule(code=" "), "code: got"),
+        (rule(code=1.5), "code: got 1.5"),
         (rule(error="a b"), "error: got 'a b' (str); write class names"),
+        (rule(error=[3]), "error: got 3"),
         (rule(text=""), "text: got ''"),
-        (rule(text={"any": "x"}), "text: "),
+        (rule(text={"any": "x"}), "text: write pieces of the message"),
         (rule(status=403, unless=[""]), "unless: got ''"),
         (rule(status=403, transient="no"), "transient: got 'no' (str); "),
         (rule(status=403, retry_after=-1), "retry_after: got -1"),
+        (rule(status=403, retry_after=True), "retry_after: got True"),
         (rule(status=403, retry_after=float("inf")), "retry_after: got inf"),
-        (rule(status=403, reason="a\nb"), "reason: got 'a b'"),
+        (rule(status=403, reason="a\nb"), "reason: got 'a b' (str); write one line"),
+        (rule(status=403, reason=5), "reason: got 5"),
         (
             rule(status="sk-proj-abcdefghijkl1234567890"),  # gitleaks:allow
             "status: got '[redacted]'",
@@ -430,13 +436,13 @@ def test_a_wrong_rule_is_refused_with_the_place_and_the_fix(given: Any, words: s
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "it holds nothing; write each rule as [[rule]]"),
-        (b"[[rules]]\nkind = 'quota'", "it holds rules; write each rule as [[rule]]"),
-        (b"[rule]\nkind = 'quota'", "write each rule as [[rule]]"),
-        (b"rule = [{}, 1]", "write each rule as [[rule]]"),
+        (b"", "it has no rule; add a [[rule]]"),
+        (b"[[rules]]\nkind = 'quota'", "rules: no such key; did you mean [[rule]]?"),
+        (b"[rule]\nkind = 'quota'", "rule: it is no list of tables; write each rule as [[rule]]"),
+        (b"rule = [1]", "rule: it is no list of tables"),
         (b"[[rule]\n", "no TOML: "),
         (b"\xff\xfe\x00", "no TOML: 'utf-8' codec"),
-        (b"[[rule]]\nkind='quota'\nstatus=1", "rule 1: status: got 1"),
+        (b"[[rule]]\nkind='quota'\nstatus=1\nreason='mine'", "rule 1 (mine): status: got 1"),
     ],
 )
 def test_a_wrong_file_is_named(content: bytes, words: str, tmp_path: Path) -> None:
@@ -449,14 +455,15 @@ def test_a_wrong_file_is_named(content: bytes, words: str, tmp_path: Path) -> No
     assert words in str(refused.value)
 
 
-def test_every_source_says_its_mistakes(tmp_path: Path, file: Path) -> None:
-    """Of each file those of its first wrong rule."""
-    file.write_text("[[rule]]\nkind = 'x'\nstatus = 1\n", "utf-8")
+def test_every_mistake_is_named_at_once(tmp_path: Path, file: Path) -> None:
+    """Of all files, a line for each."""
+    file.write_text("[[rule]]\nkind = 'x'\nstatus = 1\n[[rule]]\nkind = 'quota'\n", "utf-8")
     with pytest.raises(FallbackConfigError) as refused:
         FallbackConfig(rules=[file, tmp_path / "nowhere.toml", tmp_path])
-    kind, status, missing, folder = str(refused.value).splitlines()
+    kind, status, empty, missing, folder = str(refused.value).splitlines()
     assert kind.startswith(f"{file}: rule 1: kind: ")
     assert status.startswith(f"{file}: rule 1: status: ")
+    assert empty.startswith(f"{file}: rule 2: conditions: ")
     assert "nowhere.toml: No such file" in missing
     assert "Is a directory" in folder
 
