@@ -94,14 +94,41 @@ def _anthropic_events(*events: Any) -> str:
     return "".join(f"event: {one['type']}\ndata: {json.dumps(one)}\n\n" for one in events)
 
 
+def _openai_chat(model: str, content: str) -> Any:
+    message = {"role": "assistant", "content": content}
+    return {
+        "id": "chatcmpl-1",
+        "object": "chat.completion",
+        "created": 1,
+        "model": model,
+        "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
+        "usage": {"prompt_tokens": 12, "completion_tokens": 5, "total_tokens": 17},
+    }
+
+
 _HARBOR = Reply(text="harbor")
 _WEATHER = Reply(tool_calls=(ToolCall("get_weather", {"city": "Oslo"}),))
+_SCHEMA = {"city": "Oslo"}
+_ANTHROPIC_START = {
+    "type": "message_start",
+    "message": {
+        "id": "msg_1",
+        "type": "message",
+        "role": "assistant",
+        "model": "claude-sonnet-5",
+        "content": [],
+        "stop_reason": None,
+        "stop_sequence": None,
+        "usage": {"input_tokens": 12, "output_tokens": 1},
+    },
+}
 
 REPLIES: dict[str, Simulated | Canned | LocalModel] = {
     "openai_chat": Simulated(_HARBOR, live=True),
     "openai_stream": Simulated(_HARBOR, live=True),
     "openai_responses": Simulated(_HARBOR, live=True),
     "openai_tool_call": Simulated(_WEATHER, live=True),
+    "openai_structured": Simulated(Reply(text=json.dumps(_SCHEMA)), live=True),
     "openai_rate_limit": Simulated(Fail(429, retry_after=20, code="rate_limit_exceeded")),
     "openai_overloaded": Simulated(Fail(503, message="The engine is overloaded for now.")),
     "openai_quota": Canned(
@@ -148,8 +175,13 @@ REPLIES: dict[str, Simulated | Canned | LocalModel] = {
     "anthropic_message": Simulated(_HARBOR, live=True),
     "anthropic_stream": Simulated(_HARBOR, live=True),
     "anthropic_tool_use": Simulated(_WEATHER, live=True),
+    # Where it has no mode for JSON, a schema is a tool that must be called.
+    "anthropic_structured": Simulated(
+        Reply(tool_calls=(ToolCall("Weather", _SCHEMA),)), live=True
+    ),
     "anthropic_rate_limit": Simulated(Fail(429, retry_after=30)),
     "anthropic_overloaded": Simulated(Fail(529, message="Overloaded")),
+    "anthropic_unavailable": Simulated(Fail(503, message="The service is not available.")),
     "anthropic_bad_key": Canned(
         401, _anthropic_error("authentication_error", "The API key is not valid."), live=True
     ),
@@ -162,8 +194,15 @@ REPLIES: dict[str, Simulated | Canned | LocalModel] = {
     "anthropic_stream_error": Canned(
         200, _anthropic_events(_anthropic_error("overloaded_error", "Overloaded"))
     ),
+    "anthropic_late_stream_error": Canned(
+        200,
+        _anthropic_events(_ANTHROPIC_START, _anthropic_error("overloaded_error", "Overloaded")),
+    ),
     "local_chat": LocalModel(),
     "local_stream": LocalModel(),
+    # The tiny model's tokens are too few for a grammar of plain JSON.
+    "local_structured": Canned(200, _openai_chat("tiny-local", json.dumps(_SCHEMA))),
+    "local_tool_call": LocalModel(),
 }
 
 
