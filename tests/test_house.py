@@ -240,12 +240,12 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "testing": (777, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
     "tools": (1193, ("honcho_fallback/tools",)),
     "simulate": (930, ("honcho_fallback/simulate",)),
-    "cli": (586, ("honcho_fallback/cli",)),
+    "cli": (555, ("honcho_fallback/cli",)),
     "langchain": (3666, ("adapters/honcho_fallback_langchain",)),
-    "litellm": (2746, ("adapters/honcho_fallback_litellm",)),
+    "litellm": (2373, ("adapters/honcho_fallback_litellm",)),
     "honcho": (1749, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
-        823,
+        886,
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),
     ),
     # The agents of one run may have a chain each, accounts are told apart, and a stream that is

@@ -16,14 +16,14 @@ from honcho_fallback.redaction import label
 from honcho_fallback.spans import SpanObserver, attempt_fields
 
 if TYPE_CHECKING:
-    from honcho_fallback import CallStart, TurnEnd
+    from honcho_fallback import AttemptRecord, CallRecord, CallStart, TurnEnd
     from honcho_fallback.spans import EndedCall
 
 # They require a provider's name; this is their word where none is known.
-_OTHER = "_OTHER"
+OTHER = "_OTHER"
 
 # The caller who leaves is no error of the operation.
-_ERRORS = frozenset({"exhausted", "rejected", "interrupted"})
+ERRORS = frozenset({"exhausted", "rejected", "interrupted"})
 
 _OPERATION, _TURN_OPERATION = "chat", "invoke_agent"
 
@@ -71,7 +71,7 @@ class OpenTelemetryHandler(SpanObserver):
             kind=trace.SpanKind.CLIENT,
             attributes={
                 "gen_ai.operation.name": _OPERATION,
-                "gen_ai.provider.name": label(primary.provider or _OTHER),
+                "gen_ai.provider.name": label(primary.provider or OTHER),
                 "gen_ai.request.model": model,
                 "gen_ai.agent.name": label(call.agent),
             },
@@ -106,27 +106,23 @@ class OpenTelemetryHandler(SpanObserver):
         record = ended.record
         for attempt in record.attempts:
             if attempt.kind is not None and attempt.kind != "cancelled":
-                ended_at = record.started_at + attempt.started + attempt.seconds
                 span.add_event(
                     "honcho_fallback.attempt_failed",
                     attempt_fields(attempt),
-                    round(ended_at * 1e9),
+                    _nanoseconds(record, attempt),
                 )
-        if record.outcome in _ERRORS:
+        if record.outcome in ERRORS:
             span.set_status(trace.StatusCode.ERROR, ended.status_message)
 
 
 def _of_call(ended: EndedCall) -> dict[str, Any]:
     record = ended.record
-    first_token, error = record.time_to_first_token, None
-    if record.outcome in _ERRORS:
-        last = record.attempts[-1] if record.attempts else None
-        error = label(last.error or str(last.kind)) if last else record.outcome
+    first_token = record.time_to_first_token
     return {
-        "gen_ai.provider.name": label(ended.target.provider or _OTHER),
+        "gen_ai.provider.name": label(ended.target.provider or OTHER),
         "gen_ai.request.stream": None if first_token is None else True,
         "gen_ai.response.time_to_first_chunk": first_token,
-        "error.type": error,
+        "error.type": error_type(record),
         "honcho_fallback.is_fallback": record.is_fallback,
         "honcho_fallback.fallback_reason": ended.fallback_reason,
         "honcho_fallback.attempt_count": len(record.attempts),
@@ -159,3 +155,15 @@ def _settings(ended: EndedCall) -> dict[str, Any]:
         for name, value in ended.settings.items()
         if name in _SETTINGS
     }
+
+
+def _nanoseconds(record: CallRecord, attempt: AttemptRecord) -> int:
+    return round((record.started_at + attempt.started + attempt.seconds) * 1e9)
+
+
+def error_type(record: CallRecord) -> str | None:
+    """Return the class of a call's last error, or None where the operation did not fail."""
+    if record.outcome not in ERRORS:
+        return None
+    last = record.attempts[-1] if record.attempts else None
+    return label(last.error or str(last.kind)) if last else record.outcome

@@ -2,16 +2,29 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext, suppress
+import asyncio
+import os
+import subprocess
+import sys
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, nullcontext, suppress
 from importlib.metadata import version
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
 
 import pytest
-from prometheus_client import CollectorRegistry, generate_latest
+from opentelemetry.sdk.metrics.export import Histogram
+from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as attributes
+from opentelemetry.semconv._incubating.metrics import gen_ai_metrics as names
+from opentelemetry.semconv.attributes.error_attributes import ERROR_TYPE
+from prometheus_client import CollectorRegistry, Counter, generate_latest
+from prometheus_client.multiprocess import MultiProcessCollector, mark_process_dead
 from prometheus_client.parser import text_string_to_metric_families
 
 from honcho_fallback import (
     Cooldown,
+    DeadlineExceeded,
     FallbackConfigError,
     FallbackPolicy,
     RetryBudget,
@@ -28,7 +41,7 @@ from tests.helpers.scenarios import SCENARIOS, F, P, Scenario
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
     from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
@@ -91,38 +104,78 @@ def test_what_is_rare_is_shown_before_it_counts() -> None:
     assert figures["calls_ended_by_limit", "deriver", "retry_budget"] == 0
 
 
+def test_the_calls_label_is_the_agent_of_the_call() -> None:
+    """A label given for one call counts."""
+    counted = Counted()
+    counted.policy.call(lambda _: "hello", agent="dreamer")
+    assert counted.of("calls") == {("dreamer", "success", P): 1}
+
+
 # Tokens.
 
 
-USAGE = {
-    "prompt_tokens": 12,
-    "completion_tokens": 7,
-    "prompt_tokens_details": {"cached_tokens": 4},
-    "completion_tokens_details": {"reasoning_tokens": 2},
-}
-SAID = {"finish_reason": "stop", "message": {"role": "assistant", "content": "hello"}}
+def answer(**usage: Any) -> dict[str, Any]:
+    message = {"role": "assistant", "content": "hello"}
+    return {"choices": [{"finish_reason": "stop", "message": message}], "usage": usage}
+
+
+ANSWER = answer(
+    prompt_tokens=12,
+    completion_tokens=7,
+    total_tokens=19,
+    prompt_tokens_details={"cached_tokens": 4},
+    completion_tokens_details={"reasoning_tokens": 2},
+)
 
 
 def test_each_token_counts_under_one_type() -> None:
-    """What a cache gave is no other input, what was reasoned no other output.
-
-    An answer that was refused has cost its tokens, too, and a report may have any form.
-    """
+    """What a cache gave is no other input, and what was reasoned no other output."""
     counted = Counted()
-    refused = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": "many"}}
-    counted.policy.call(failing(refused, {"choices": [SAID], "usage": USAGE}))
-    reported = {"input_tokens": 3, "output_tokens": 2, "cache_creation_input_tokens": 5}
-    counted.policy.start(agent="anthropic").succeed(usage=reported)
+    counted.policy.call(lambda _: ANSWER)
     assert counted.of("tokens") == {
-        ("deriver", P, "input"): 9,
-        ("deriver", F, "input"): 8,
-        ("deriver", F, "cache_read"): 4,
-        ("deriver", F, "output"): 5,
-        ("deriver", F, "reasoning"): 2,
+        ("deriver", P, "input"): 8,
+        ("deriver", P, "cache_read"): 4,
+        ("deriver", P, "output"): 5,
+        ("deriver", P, "reasoning"): 2,
+    }
+
+
+def test_a_usage_may_come_in_any_form() -> None:
+    """What the caller reports is read as what a provider sends; what is no count is left out."""
+    counted = Counted()
+    reports: dict[str, dict[str, Any]] = {
+        "core": {"input_tokens": 3, "output_tokens": 2},
+        "openai": {"prompt_tokens": 3, "completion_tokens": 2},
+        "anthropic": {"input_tokens": 3, "output_tokens": 2, "cache_creation_input_tokens": 5},
+        "odd": {"input_tokens": "many", "output_tokens": 2},
+        "other": {"price": 3},
+    }
+    for agent, usage in reports.items():
+        counted.policy.start(agent=agent).succeed(usage=usage)
+    assert counted.of("tokens") == {
+        ("core", P, "input"): 3,
+        ("core", P, "output"): 2,
+        ("openai", P, "input"): 3,
+        ("openai", P, "output"): 2,
         ("anthropic", P, "input"): 3,
         ("anthropic", P, "cache_write"): 5,
         ("anthropic", P, "output"): 2,
+        ("odd", P, "output"): 2,
     }
+
+
+def test_an_answer_that_was_refused_has_cost_its_tokens() -> None:
+    """Its request is wasted, and its tokens count for the target that sent it."""
+    counted = Counted()
+    refused = {"choices": [], "usage": {"prompt_tokens": 9, "completion_tokens": 1}}
+    counted.policy.call(failing(refused, ANSWER))
+    assert counted.of("attempts") == {
+        ("deriver", P, "malformed_response", "yes"): 1,
+        ("deriver", F, "answered", "yes"): 1,
+    }
+    tokens = counted.of("tokens")
+    assert tokens["deriver", P, "input"] == 9
+    assert tokens["deriver", F, "input"] == 8
 
 
 # Streams, and calls that end otherwise.
@@ -133,50 +186,14 @@ def broken_stream(attempt: Attempt) -> Iterator[str]:
     raise DOWN
 
 
-def is_left(counted: Counted) -> None:
-    stream = counted.policy.stream(lambda _: iter("abc"))
-    next(stream)
-    stream.close()
-
-
-def interrupts(_: Attempt) -> str:
-    raise KeyboardInterrupt
-
-
-# Outcome and target of the call; kind and bill of its attempt; the limit that ended it.
-ENDINGS: dict[str, tuple[Callable[[Counted], object], tuple[str, str], tuple[str, str], Any]] = {
-    "interrupted": (
-        lambda counted: list(counted.policy.stream(broken_stream)),
-        ("interrupted", "nobody"),
-        ("overloaded", "yes"),
-        {},
-    ),
-    "abandoned": (is_left, ("abandoned", P), ("answered", "yes"), {}),
-    "cancelled": (
-        lambda counted: counted.policy.call(interrupts),
-        ("cancelled", "nobody"),
-        ("cancelled", "unknown"),
-        {},
-    ),
-    "out of budget": (
-        lambda counted: counted.policy.call(failing(), retry_budget=RetryBudget(0, 0)),
-        ("exhausted", "nobody"),
-        ("overloaded", "unknown"),
-        {("deriver", "retry_budget"): 1},
-    ),
-}
-
-
-@pytest.mark.parametrize("name", ENDINGS)
-def test_a_call_that_ends_without_an_answer(name: str) -> None:
-    """How it ended, what became of its request, and the limit that ended it."""
-    end, call, attempt, limits = ENDINGS[name]
-    counted = Counted([P])
-    with suppress(StreamInterrupted, KeyboardInterrupt, StatusError):
-        end(counted)
-    assert counted.of("calls") == {("deriver", *call): 1}
-    assert counted.of("attempts") == {("deriver", P, *attempt): 1}
-    assert counted.of("calls_ended_by_limit") == limits
+def test_a_stream_that_breaks_is_interrupted() -> None:
+    """It had a first token, and its target failed."""
+    counted = Counted()
+    with pytest.raises(StreamInterrupted):
+        list(counted.policy.stream(broken_stream))
+    assert counted.of("calls") == {("deriver", "interrupted", "nobody"): 1}
+    assert counted.of("attempts") == {("deriver", P, "overloaded", "yes"): 1}
+    assert counted.counts("time_to_first_token") == {("deriver", P): 1}
 
 
 def test_a_stream_that_is_replaced_has_the_first_token_of_the_answer(clock: Clock) -> None:
@@ -207,6 +224,35 @@ def test_a_text_that_goes_on_has_the_first_token_of_its_beginning(clock: Clock) 
     assert counted.of("time_to_first_token") == {("deriver", P): (1, 2.0)}
 
 
+def test_a_stream_that_is_left_is_abandoned() -> None:
+    """Its target has answered, as far as it was let."""
+    counted = Counted()
+    stream = counted.policy.stream(lambda _: iter("abc"))
+    next(stream)
+    stream.close()
+    assert counted.of("calls") == {("deriver", "abandoned", P): 1}
+    assert counted.of("attempts") == {("deriver", P, "answered", "yes"): 1}
+
+
+async def test_a_cancelled_call_is_cancelled() -> None:
+    """Its request is wasted."""
+    counted = Counted()
+    began = asyncio.Event()
+
+    async def ask(_: Attempt) -> str:
+        began.set()
+        await asyncio.Event().wait()
+        return "never"
+
+    task = asyncio.create_task(counted.policy.acall(ask))
+    await began.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert counted.of("calls") == {("deriver", "cancelled", "nobody"): 1}
+    assert counted.of("attempts") == {("deriver", P, "cancelled", "unknown"): 1}
+
+
 def test_a_turn_that_stays_on_the_fallback_is_answered_by_it() -> None:
     """Its second call switches no more, and a fallback answers it all the same."""
     counted = Counted(reset="turn")
@@ -216,6 +262,31 @@ def test_a_turn_that_stays_on_the_fallback_is_answered_by_it() -> None:
     assert counted.of("answers_by_fallback") == {("deriver", F): 2}
     assert counted.of("switches") == {("deriver", P, "overloaded"): 1}
     assert counted.of("attempts")["deriver", P, "overloaded", "unknown"] == 1
+
+
+# What limits a call.
+
+
+def test_a_deadline_that_ends_a_call_counts(clock: Clock) -> None:
+    """Under its name."""
+    counted = Counted(deadline=10)
+
+    def ask(_: Attempt) -> str:
+        clock.advance(20)
+        raise DOWN
+
+    with pytest.raises(DeadlineExceeded):
+        counted.policy.call(ask)
+    assert counted.of("calls_ended_by_limit") == {("deriver", "deadline"): 1}
+
+
+def test_a_retry_budget_that_ends_a_call_counts(clock: Clock) -> None:
+    """Under its name."""
+    budget = RetryBudget(ratio=0, min_per_second=0)
+    counted = Counted([P], retry_budget=budget)
+    with pytest.raises(StatusError):
+        counted.policy.call(failing())
+    assert counted.of("calls_ended_by_limit") == {("deriver", "retry_budget"): 1}
 
 
 # Cooldowns.
@@ -273,6 +344,48 @@ def test_a_probe_under_way_is_no_rest(clock: Clock) -> None:
     assert counted.of("cooldown_until_timestamp") == until
     probe.succeed()
     assert counted.of("cooldown_until_timestamp") == {(P,): 0}
+
+
+@keeps_gauges
+def test_a_rest_that_is_seen_early_in_a_call_ends_when_it_ends(clock: Clock) -> None:
+    """What the call does after it has gone past the target adds nothing to its rest."""
+    counted = Counted([P, F, "third"], cooldown=Cooldown(after=1, base=60))
+    counted.policy.call(failing())
+    until = clock.time() + 60
+
+    def ask(attempt: Attempt) -> str:
+        clock.advance(20)
+        if attempt.target.name == F:
+            raise DOWN
+        return "hello"
+
+    counted.policy.call(ask)
+    assert counted.of("cooldown_until_timestamp") == {(P,): about(until)}
+
+
+def test_threads_agree_to_the_call() -> None:
+    """1,000 calls over 8 threads, of which each third is answered by the fallback."""
+    counted = Counted()
+    barrier = threading.Barrier(8)
+
+    def work(_: int) -> None:
+        barrier.wait()
+        for number in range(125):
+            if number % 3:
+                counted.policy.call(lambda _: ANSWER)
+            else:
+                counted.policy.call(failing(fallback=ANSWER))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(work, range(8)))
+    fallbacks = 8 * 42
+    assert counted.of("calls") == {
+        ("deriver", "success", P): 1000 - fallbacks,
+        ("deriver", "success", F): fallbacks,
+    }
+    assert counted.of("switches") == {("deriver", P, "overloaded"): fallbacks}
+    assert sum(counted.counts("call.duration").values()) == 1000
+    assert counted.of("tokens")["deriver", F, "input"] == 8 * fallbacks
 
 
 SECRET = "sk-hunter2"
@@ -338,7 +451,135 @@ def test_a_bound_that_is_none_is_refused(value: Any) -> None:
         OpenTelemetryMetrics(most_labels=value)
 
 
+of_the_conventions = pytest.mark.skipif(
+    not hasattr(names, "GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK"),
+    reason="this release of the conventions has no such name yet",
+)
+
 CHAIN = [Target("one", "openai"), Target("two", "anthropic")]
+FAILING: dict[str, Any] = {
+    "openai/one": [StatusError(503)],
+    "anthropic/two": [StatusError(429)],
+}
+OPERATION = {
+    attributes.GEN_AI_OPERATION_NAME: "chat",
+    attributes.GEN_AI_PROVIDER_NAME: "anthropic",
+    attributes.GEN_AI_REQUEST_MODEL: "one",
+}
+ANSWERED = {**OPERATION, attributes.GEN_AI_RESPONSE_MODEL: "two"}
+
+
+def only(counted: Counted, name: str) -> Any:
+    (point,) = counted.points(name)
+    return point
+
+
+@of_the_conventions
+def test_a_fallback_is_one_operation() -> None:
+    """Asked of the primary's model, answered by the fallback's, with the tokens of the answer."""
+    counted = Counted(CHAIN)
+    usage = {
+        "prompt_tokens": 12,
+        "completion_tokens": 7,
+        "prompt_tokens_details": {"cached_tokens": 4},
+    }
+    message = {"role": "assistant", "content": "hello"}
+    answer = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
+    run = counted.policy.start()
+    counted.policy.call(repeating(**{**FAILING, "anthropic/two": [answer]}).ask, run=run)
+    duration = only(counted, names.GEN_AI_CLIENT_OPERATION_DURATION)
+    assert (duration.attributes, duration.count) == (ANSWERED, 1)
+    assert duration.sum == run.record.seconds
+    tokens = counted.points(names.GEN_AI_CLIENT_TOKEN_USAGE)
+    assert {(one.attributes[attributes.GEN_AI_TOKEN_TYPE], one.sum) for one in tokens} == {
+        ("input", 12),  # the conventions' input holds what came from a cache
+        ("output", 7),
+    }
+    for one in tokens:
+        kind = {attributes.GEN_AI_TOKEN_TYPE: one.attributes[attributes.GEN_AI_TOKEN_TYPE]}
+        assert one.attributes == ANSWERED | kind
+    assert counted.points(names.GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK) == []
+
+
+@of_the_conventions
+def test_a_stream_tells_its_first_chunk() -> None:
+    """The time to it is measured from the call's start."""
+    counted = Counted(CHAIN)
+    run = counted.policy.start()
+    list(counted.policy.stream(repeating(**{**FAILING, "anthropic/two": ["a"]}).stream, run=run))
+    point = only(counted, names.GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK)
+    assert (point.attributes, point.sum) == (ANSWERED, run.record.time_to_first_token)
+
+
+@of_the_conventions
+def test_a_call_that_failed_names_its_error() -> None:
+    """The class of the last error, and no model that answered."""
+    counted = Counted(CHAIN)
+    with pytest.raises(ExceptionGroup):
+        counted.policy.call(repeating(**FAILING).ask)
+    point = only(counted, names.GEN_AI_CLIENT_OPERATION_DURATION)
+    assert point.attributes == {**OPERATION, ERROR_TYPE: "StatusError"}
+
+
+@of_the_conventions
+def test_a_stream_that_breaks_has_a_first_chunk_without_an_error() -> None:
+    """The error is the operation's."""
+    counted = Counted(CHAIN)
+
+    def ask(_: Attempt) -> Iterator[str]:
+        yield "a"
+        raise StatusError(503)
+
+    with pytest.raises(Exception, match="broke off"):
+        list(counted.policy.stream(ask))
+    request = {**OPERATION, attributes.GEN_AI_PROVIDER_NAME: "openai"}
+    first = only(counted, names.GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK)
+    assert first.attributes == request
+    duration = only(counted, names.GEN_AI_CLIENT_OPERATION_DURATION)
+    assert duration.attributes == {**request, ERROR_TYPE: "StatusError"}
+
+
+@of_the_conventions
+def test_who_leaves_is_no_error() -> None:
+    """A call that its caller cancels has no error type."""
+    counted = Counted([Target("one")])
+    counted.policy.start().cancel()
+    assert only(counted, names.GEN_AI_CLIENT_OPERATION_DURATION).attributes == {
+        attributes.GEN_AI_OPERATION_NAME: "chat",
+        attributes.GEN_AI_PROVIDER_NAME: "_OTHER",
+        attributes.GEN_AI_REQUEST_MODEL: "one",
+    }
+
+
+@of_the_conventions
+def test_units_and_buckets_are_those_of_the_conventions() -> None:
+    """The advised buckets, also for the package's own durations, which go on to five minutes."""
+    counted = Counted(CHAIN)
+    with suppress(ExceptionGroup):
+        counted.policy.call(repeating(**FAILING).ask)
+    counted.policy.start().succeed(usage={"input_tokens": 1, "output_tokens": 1})
+    list(counted.policy.stream(lambda _: iter("a")))
+    seconds = tuple(round(0.01 * 2**power, 2) for power in range(14))
+    exported = {one.name: one for one in counted.instruments()}
+    buckets = {
+        name: one.data.data_points[0].explicit_bounds
+        for name, one in exported.items()
+        if isinstance(one.data, Histogram)
+    }
+    assert buckets == {
+        names.GEN_AI_CLIENT_OPERATION_DURATION: seconds,
+        names.GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK: seconds,
+        names.GEN_AI_CLIENT_TOKEN_USAGE: tuple(4**power for power in range(14)),
+        "honcho_fallback.call.duration": (*seconds, 163.84, 327.68),
+        "honcho_fallback.attempt.duration": (*seconds, 163.84, 327.68),
+        "honcho_fallback.time_to_first_token": (*seconds, 163.84, 327.68),
+    }
+    assert exported[names.GEN_AI_CLIENT_OPERATION_DURATION].unit == "s"
+    assert exported[names.GEN_AI_CLIENT_TOKEN_USAGE].unit == "{token}"
+    for metric in METRICS:
+        one = exported.get(metric.opentelemetry_name)
+        if one is not None:
+            assert (one.unit, one.description) == (metric.unit, metric.help)
 
 
 def test_without_a_provider_nothing_breaks(caplog: pytest.LogCaptureFixture) -> None:
@@ -346,6 +587,21 @@ def test_without_a_provider_nothing_breaks(caplog: pytest.LogCaptureFixture) -> 
     policy = FallbackPolicy(CHAIN, observers=[OpenTelemetryMetrics()])
     assert policy.call(lambda _: "hello") == "hello"
     assert caplog.records == []
+
+
+def test_two_observers_on_one_provider_add_up(caplog: pytest.LogCaptureFixture) -> None:
+    """One per policy counts together, without a warning of the SDK's."""
+    counted = Counted()
+    provider = counted.provider
+    first, second = OpenTelemetryMetrics(provider), OpenTelemetryMetrics(provider)
+    record = counted.policy.start().record
+    first.on_finish(record)
+    second.on_finish(record)
+    assert sum(point.value for point in counted.points("honcho_fallback.calls")) == 2
+    assert caplog.records == []
+
+
+WORKER = Path(__file__).resolve().parents[1] / "helpers" / "metrics_worker.py"
 
 
 def figures_of(registry: CollectorRegistry) -> Figures:
@@ -373,13 +629,20 @@ def test_the_list_is_what_a_fresh_registry_shows() -> None:
     }
 
 
-def test_durations_have_buckets_of_up_to_five_minutes() -> None:
-    """Both begin at a hundredth of a second, each twice as wide as the one before."""
-    counted = Counted()
-    counted.policy.call(lambda _: "hello")
-    (point,) = counted.points("honcho_fallback.call.duration")
-    assert point.explicit_bounds == tuple(0.01 * 2**power for power in range(16))
-    assert 'le="327.68"' in generate_latest(counted.registry).decode()
+def test_names_follow_prometheus_conventions() -> None:
+    """Counters end in total, seconds in seconds; labels are those that are bounded."""
+    for metric in METRICS:
+        assert metric.prometheus_name.endswith("_total") == (metric.kind == "counter")
+        assert ("_seconds" in metric.prometheus_name) == (metric.unit == "s")
+        assert {*metric.labels} <= {
+            "agent",
+            "target",
+            "outcome",
+            "kind",
+            "billed",
+            "limit",
+            "type",
+        }
 
 
 def test_observers_on_one_registry_share_its_metrics() -> None:
@@ -390,3 +653,66 @@ def test_observers_on_one_registry_share_its_metrics() -> None:
     figures = figures_of(registry)
     calls = {key[1]: count for key, count in figures.items() if key[0] == "calls"}
     assert calls == {"user-0": 1, "user-1": 1, "other": 2}
+
+
+@pytest.mark.parametrize("name", ["honcho_fallback_calls", "honcho_fallback_tokens"])
+def test_a_registry_with_other_metrics_of_the_name_is_refused(name: str) -> None:
+    """Nothing is counted on what somebody else made."""
+    registry = CollectorRegistry()
+    Counter(name, "Calls", ["agent"], registry=registry)
+    with pytest.raises(ValueError, match="Duplicated timeseries"):
+        PrometheusObserver(registry)
+
+
+class Worker:
+    """A process of its own that calls as it is told."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, str(WORKER), *arguments],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(folder)},
+        )
+        self.pid = self._process.pid
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def do(self, command: str) -> None:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(f"{command}\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "done\n"
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+
+def test_the_figures_of_processes_add_up(tmp_path: Path) -> None:
+    """Counters are sums, also over the dead; of a cooldown what was seen last counts."""
+    registry = CollectorRegistry()
+    MultiProcessCollector(registry, path=str(tmp_path))  # type: ignore[no-untyped-call] # untyped
+    with ExitStack() as stack:
+        one, two = (stack.enter_context(Worker(tmp_path)) for _ in range(2))
+        for worker in (one, two):
+            worker.do("call")
+        two.do("rest")
+        one.do("rest")
+        figures: dict[tuple[str, ...], Any] = figures_of(registry)
+        assert figures["calls", "deriver", "success", "primary"] == 2
+        assert figures["calls", "deriver", "success", "fallback"] == 4
+        assert figures["call.duration", "deriver", "success"][0] == 6
+        assert figures["cooldown_until_timestamp", "primary"] > 1e9
+        two.do("recover")
+        assert figures_of(registry)["cooldown_until_timestamp", "primary"] == 0
+        two.kill()
+        mark_process_dead(two.pid, path=str(tmp_path))  # type: ignore[no-untyped-call] # untyped
+        figures = figures_of(registry)
+        assert figures["calls", "deriver", "success", "primary"] == 3
