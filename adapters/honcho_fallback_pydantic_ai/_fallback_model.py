@@ -198,6 +198,23 @@ class FallbackModel(OwnFallbackModel):
             first = await anext(events, None)
             yield cast("StreamedResponse", _EventStream(opened, first, events))
 
+    async def count_tokens(
+        self,
+        messages: list[ModelMessage],
+        model_settings: ModelSettings | None,
+        model_request_parameters: ModelRequestParameters,
+    ) -> RequestUsage:
+        """Ask the chain to count; who counts is who would be asked now."""
+        parameters = model_request_parameters
+
+        async def ask(attempt: Attempt) -> RequestUsage:
+            model = self.models[attempt.position]
+            sent, settings = self._fitted(attempt, messages, model_settings)
+            prepared = model.prepare_messages(sent, parameters)
+            return await model.count_tokens(prepared, settings, parameters)
+
+        return await self.policy.acall(ask, unfit=self._unfit(messages, model_settings))
+
     @asynccontextmanager
     async def _run_scope(self) -> AsyncGenerator[None]:
         # An agent holds this context around all requests of a run.

@@ -28,6 +28,8 @@ from pydantic_ai.messages import (
     ModelMessagesTypeAdapter,
     ModelRequest,
     ModelResponse,
+    RetryFeedbackPart,
+    RetryInfo,
     TextPart,
 )
 from pydantic_ai.models import ModelRequestParameters
@@ -425,3 +427,35 @@ async def test_gemini_that_says_nothing_has_not_answered(
     output = await output_of(agent, is_stream=is_stream)
     assert output == f"hello from {fallback.name}"
     assert len(primary.requests) == 1
+
+
+async def test_tokens_are_counted_by_who_would_be_asked(providers: ProviderServer) -> None:
+    """Anthropic counts; a chain that begins with it does, too."""
+    counter = providers.new("counter")
+    counter.standing = Reply(body={"input_tokens": 7})
+    chain = FallbackModel(claude(counter), SDK.model(providers.new("other")))
+    feedback = RetryFeedbackPart("again, shorter", retry=RetryInfo(cause="model_retry"))
+    history: list[ModelMessage] = [
+        ModelRequest.user_text_prompt("hi"),
+        ModelResponse([TextPart("a long answer")]),
+        ModelRequest([feedback]),  # each model writes such a part in its own words
+    ]
+    usage = await chain.count_tokens(history, None, ModelRequestParameters())
+    assert usage.input_tokens == 7
+    assert "count_tokens" in counter.requests[0].path
+    assert "again, shorter" in json.dumps(counter.requests[0].body)
+
+
+async def test_a_native_tool_goes_to_who_has_it(
+    providers: ProviderServer, records: Records
+) -> None:
+    """Chat completions search no web: Pydantic AI says so, and the next model is asked."""
+    primary, middle, last = (providers.new(name) for name in ("primary", "middle", "last"))
+    primary.fail(503)
+    chain = FallbackModel(
+        SDK.model(primary, api="responses"), SDK.model(middle), claude(last), observers=[records]
+    )
+    result = await Agent(chain, capabilities=[NativeTool(WebSearchTool())]).run("hi")
+    assert result.output == f"hello from {last.name}"
+    assert not middle.requests
+    assert [one.kind for one in records.calls[0].attempts] == ["overloaded", "unsupported", None]
