@@ -149,12 +149,7 @@ class RedisCooldown(Cooldown):
                 self._go_without(error)
 
     async def apull(self, offered: Sequence[Keys], lease: float | None = None, /) -> None:
-        """Do so without blocking the loop.
-
-        Args:
-            offered: The keys of each, in the order of the chain.
-            lease: Seconds for which a probe keeps others away.
-        """
+        """Do so without blocking the loop."""
         groups = _shared(offered)
         if self._worth_it(groups):
             letter = self._letter(groups, lease)

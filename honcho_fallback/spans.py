@@ -60,7 +60,8 @@ _SETTINGS = frozenset((
     "presence_penalty", "reasoning_effort", "repetition_penalty", "seed", "service_tier",
     "stop", "stop_sequences", "temperature", "thinking_budget", "top_k", "top_p", "verbosity",
 ))  # fmt: skip
-_LONGEST_SETTING = 200
+# An SDK's own sign for what is not given is none of these.
+_PLAIN = (bool, int, float, str, list, tuple)
 
 
 def attempted(do: Callable[P, T], what: str, *args: P.args, **kwargs: P.kwargs) -> T | None:
@@ -188,11 +189,12 @@ class EndedCall(NamedTuple):
     def settings(self) -> dict[str, Any]:
         """How the model was asked: the target's own parameters and those of the call."""
         settings = {**self.target.params, **self.parameters}
-        return {
-            name: shown(value)
+        found = {
+            name: attempted(shown, name, value)
             for name, value in settings.items()
-            if name in _SETTINGS and _is_setting(value)
+            if name in _SETTINGS and isinstance(value, _PLAIN)
         }
+        return {name: value for name, value in found.items() if value is not None}
 
     @property
     def attempts(self) -> list[dict[str, Any]]:
@@ -224,15 +226,6 @@ class EndedCall(NamedTuple):
         ]
         end = f"{label(record.answered_by or '')} answered" if answered else record.outcome
         return "; ".join([*failed, end])
-
-
-def _is_setting(value: Any) -> bool:
-    if isinstance(value, list | tuple):
-        texts = cast("list[object]", value)
-        return len(texts) <= _LONGEST_SETTING and all(isinstance(one, str) for one in texts)
-    if isinstance(value, str):
-        return len(value) <= _LONGEST_SETTING
-    return isinstance(value, bool | int | float)
 
 
 class SpanObserver(FallbackObserver, ABC):

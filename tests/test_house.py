@@ -231,7 +231,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     # Honcho gave less for it than it took.
     "providers": (1151, ("honcho_fallback/providers",)),
     "observing": (
-        1137,  # connections of loops that are over; Honcho gave more
+        1125,
         tuple(
             f"honcho_fallback/{name}.py"
             for name in ("measurements", "records", "redis", "spans", "stores", "texts")

@@ -86,11 +86,10 @@ def _reply(call: CallRecord, attempt: AttemptRecord) -> Reply:
     first = None if content_at is None else max(0.0, content_at - attempt.started)
     if attempt.kind is None:
         return Reply(attempt.seconds, None, first)
-    if attempt.kind is FailureKind.TIMEOUT and attempt.status is None:
+    hung_up = attempt.status is None and "connect" not in (attempt.error or "").lower()
+    if attempt.kind is FailureKind.TIMEOUT and hung_up:
         # The caller hung up: nobody knows what would have come.
-        connected = "connect" not in (attempt.error or "").lower()
-        quiet = first is not None
-        return Reply(KEPT_ALIVE, dropped, first, quiet=quiet, connected=connected)
+        return Reply(KEPT_ALIVE, dropped, first, quiet=first is not None)
     failure = Failure.of(
         attempt.kind,
         transient=attempt.transient,

@@ -57,16 +57,8 @@ class Price(_Part):
 class Phase(_Part):
     """Say what a target does from some moment until its next phase; a kind reads its own keys."""
 
-    kind: Literal[
-        "up",
-        "slow",
-        "failing",
-        "recovering",  # its share falls to nothing by the end of the phase
-        "rate_limited",
-        "dropped",
-        "silent",
-        "unreachable",  # nobody can connect
-    ]
+    # The share of a recovery falls to nothing by the end of the phase.
+    kind: Literal["up", "slow", "failing", "recovering", "rate_limited", "dropped", "silent"]
     starts: NotNegative = 0.0  # seconds after the scenario's start
     factor: Annotated[float, Field(ge=1)] = 1.0  # how many times the usual time
     status: Annotated[int, Field(ge=400, le=599)] = 503
@@ -86,7 +78,6 @@ class Reply(NamedTuple):
     error: Callable[[], Exception] | None = None
     first: float | None = None  # seconds until a stream's first content
     quiet: bool = False  # nothing comes between the first content and the end
-    connected: bool = True
 
 
 class SimulatedTarget(_Part):

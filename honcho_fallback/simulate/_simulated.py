@@ -41,10 +41,6 @@ class RecordedError(AnswerRejected):
     """Carry the failure that a record names; it is what ``classify`` says of it."""
 
 
-class ConnectTimeoutError(TimeoutError):
-    """Stand for a timeout before there was a connection."""
-
-
 dropped = partial(ConnectionResetError, "simulated: the connection was reset")
 
 
@@ -82,9 +78,6 @@ class Endpoint:
         self.requests += 1
         self.written += is_written
         self.unheard += is_written
-        if not reply.connected and attempt.connect_timeout is not None:
-            await asyncio.sleep(min(reply.seconds, attempt.connect_timeout))
-            raise ConnectTimeoutError(f"{self._target.name} made no connection")
         rest, pieces = reply.seconds, 1
         if first is not None:
             await asyncio.sleep(first)
@@ -120,8 +113,6 @@ class Endpoint:
         if is_answered:
             seconds = usual * phase.factor
             return Reply(seconds, None, seconds * _FIRST)
-        if phase.kind == "unreachable":
-            return Reply(KEPT_ALIVE, ConnectTimeoutError, connected=False)
         first = usual * _FIRST if phase.after_content and self._stream else None
         after = (first or 0.0) + phase.delay
         if phase.kind == "silent":

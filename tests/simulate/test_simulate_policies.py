@@ -233,13 +233,11 @@ def test_a_peers_parameters() -> None:
     silent = {"kind": "silent"}
     assert took(only(silent, config=retry_then_next())) == [600.0] * 3 + [2.0]
     assert took(only(silent, config=peer)) == [30.0] * 7 + [2.0]
-    unreachable = only({"kind": "unreachable"}, config=retry_then_next())
-    assert took(unreachable) == [5.0] * 3 + [2.0]
     late = only({**silent, "after_content": True}, config=peer, traffic={"stream": True})
     assert took(late) == [30.25]
 
 
-PLAIN = FallbackConfig(wait=0.25, timeout=20, connect_timeout=3)
+PLAIN = FallbackConfig(wait=0.25, timeout=20)
 STREAM: dict[str, Any] = {"stream": True}
 SILENT: dict[str, Any] = {"kind": "silent"}
 TOKENS = {"input_tokens": 1_000_000, "output_tokens": 100_000}
@@ -257,7 +255,6 @@ BAD_DAYS: list[tuple[dict[str, Any], FailureKind | None, int | None, float]] = [
     (failing(429, code="insufficient_quota"), FailureKind.QUOTA, 429, 0.5),
     ({"kind": "dropped", "delay": 0.5}, FailureKind.CONNECTION, None, 0.5),
     (SILENT, FailureKind.TIMEOUT, None, 20.0),
-    ({"kind": "unreachable"}, FailureKind.TIMEOUT, None, 3.0),
     ({"kind": "rate_limited", "calls": 0, "window": 9}, FailureKind.RATE_LIMIT, 429, 0.05),
 ]
 
@@ -340,19 +337,9 @@ def test_a_share_fails_and_the_others_are_answered(kind: str) -> None:
 
 def test_nobody_hangs_for_ever() -> None:
     """Without a timeout a silent target ends when its phase does, or when the kernel gives up."""
-    config = FallbackConfig(timeout=None, connect_timeout=None)
+    config = FallbackConfig(timeout=None)
     assert took(only(SILENT, {"kind": "up", "starts": 50}, config=config)) == [50.0, 2.0]
     assert took(only(SILENT, config=config)) == [7200.0, 2.0]
-    assert took(only({"kind": "unreachable"}, config=config)) == [7200.0, 2.0]
-
-
-def test_a_connect_timeout_ends_only_what_cannot_connect() -> None:
-    """A slow answer has a connection; a lost packet has none, and the shorter limit ends it."""
-    config = FallbackConfig(timeout=10, connect_timeout=0.5)
-    assert took(only(config=config)) == [1.0]
-    assert took(only({"kind": "unreachable"}, config=config)) == [0.5, 2.0]
-    sooner = FallbackConfig(timeout=0.2, connect_timeout=0.5, max_attempts=2)
-    assert took(only({"kind": "unreachable"}, config=sooner)) == [0.2, 0.2]
 
 
 def test_a_deadline_is_kept_with_its_reserve() -> None:
@@ -527,8 +514,9 @@ def test_who_hung_up_does_not_know_what_would_have_come() -> None:
     for timeout in (100, 10):
         report = simulate(scenario, FallbackConfig(timeout=timeout))
         assert took(report.records[0]) == [timeout, 0.5]
-    with_status = replay([record(0, replace(hung, status=504), answer)])
-    assert took(simulate(with_status, FIXED).records[0]) == [30.0, 0.5]
+    for known in (replace(hung, status=504), replace(hung, error="ConnectTimeout")):
+        report = simulate(replay([record(0, known, answer)]), FIXED)
+        assert took(report.records[0]) == [30.0, 0.5]
 
 
 def test_a_target_that_nobody_asked_is_assumed_to_answer() -> None:
