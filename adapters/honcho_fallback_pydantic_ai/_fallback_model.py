@@ -150,7 +150,8 @@ class FallbackModel(OwnFallbackModel):
         async def ask(attempt: Attempt) -> ModelResponse:
             candidate: _Candidate = attempt.target.client
             sent, settings = self._fitted(attempt, messages, model_settings)
-            response = await candidate.request(sent, settings, model_request_parameters)
+            with _unwrapped():
+                response = await candidate.request(sent, settings, model_request_parameters)
             return replace(response, provider_details=_signed(response, attempt.target))
 
         response = await self.policy.acall(ask, run=run)
@@ -176,22 +177,24 @@ class FallbackModel(OwnFallbackModel):
         async def ask(attempt: Attempt) -> AsyncGenerator[ModelResponseStreamEvent]:
             candidate: _Candidate = attempt.target.client
             sent, settings = self._fitted(attempt, messages, model_settings)
-            async with candidate.request_stream(
+            opening = candidate.request_stream(
                 sent, settings, model_request_parameters, run_context
-            ) as stream:
-                stream.failed_attempts = _failed_attempts(run.record, stream)
-                opened.append(stream)
-                try:
-                    async for event in stream:
-                        yield event
-                except Exception as error:
-                    if stream.cancelled:  # that is why it broke
-                        raise _StreamCancelled from error
-                    raise
-                if stream.cancelled:
-                    raise _StreamCancelled
-                stream.provider_details = _signed(stream, attempt.target)
-                yield _closing_chunk(stream.get())
+            )
+            with _unwrapped():
+                async with opening as stream:
+                    stream.failed_attempts = _failed_attempts(run.record, stream)
+                    opened.append(stream)
+                    try:
+                        async for event in stream:
+                            yield event
+                    except Exception as error:
+                        if stream.cancelled:  # that is why it broke
+                            raise _StreamCancelled from error
+                        raise
+                    if stream.cancelled:
+                        raise _StreamCancelled
+                    stream.provider_details = _signed(stream, attempt.target)
+                    yield _closing_chunk(stream.get())
 
         events = self.policy.astream(ask, run=run, partial=self._partial)
         async with aclosing(events):
@@ -300,18 +303,6 @@ class _Candidate(OwnFallbackModel):
         """Return the chain's: by it the span of the request is known."""
         return self._owner.model_name
 
-    async def request(self, *args: Any, **kwargs: Any) -> ModelResponse:
-        """Ask the model; what it raises is not wrapped, as there is nobody else here."""
-        with _unwrapped():
-            return await super().request(*args, **kwargs)
-
-    @asynccontextmanager
-    async def request_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[StreamedResponse]:
-        """Open the model's stream, as ``request``."""
-        with _unwrapped():
-            async with super().request_stream(*args, **kwargs) as stream:
-                yield stream
-
 
 def _closing_chunk(response: ModelResponse) -> Any:
     """Return what the policy learns of a stream at its end: how it ended and what it cost.
@@ -337,30 +328,27 @@ class _EventStream:
     state, and its class.
     """
 
+    _opened: list[StreamedResponse]
+
     def __init__(
         self, opened: list[StreamedResponse], first: Any, chunks: AsyncGenerator[Any, None]
     ) -> None:
         own = {"_opened": opened, "_chunks": chunks}
         # Under this name Pydantic AI puts an iterator of its own around it, to look at the first.
-        self.__dict__.update(own, _event_iterator=self._read(first, chunks))
-
-    @property
-    def _source(self) -> StreamedResponse:
-        stream: StreamedResponse = self.__dict__["_opened"][-1]
-        return stream
+        vars(self).update(own, _event_iterator=self._read(first, chunks))
 
     @property  # type: ignore[misc] # object's can be written
     def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride] # the same
-        return type(self._source)
+        return type(self._opened[-1])
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._source, name)
+        return getattr(self._opened[-1], name)
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in self.__dict__:
-            self.__dict__[name] = value
+        if name in vars(self):
+            vars(self)[name] = value
         else:
-            setattr(self._source, name, value)
+            setattr(self._opened[-1], name, value)
 
     def __aiter__(self) -> AsyncIterator[ModelResponseStreamEvent]:
         events: AsyncIterator[ModelResponseStreamEvent] = self._event_iterator
@@ -368,14 +356,14 @@ class _EventStream:
 
     async def cancel(self) -> None:
         """End the stream; the call is one that its reader abandoned."""
-        await self._source.cancel()
+        await self._opened[-1].cancel()
         # Another task may be reading: for that one the stream just ends.
         with suppress(RuntimeError):
             await self._chunks.aclose()
 
     async def close_stream(self) -> None:
         """Cancel the model's stream, for which Pydantic AI's stream around this one closes it."""
-        await self._source.cancel()
+        await self._opened[-1].cancel()
 
     @staticmethod
     async def _read(first: Any, chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
@@ -393,6 +381,7 @@ class _StreamCancelled(BaseException):
 
 @contextmanager
 def _unwrapped() -> Generator[None]:
+    """Raise what a candidate met as it is: there is nobody else in its group."""
     try:
         yield
     except FallbackExceptionGroup as group:

@@ -105,31 +105,14 @@ async def test_each_model_is_asked_as_its_profile_says(
     assert fallback.requests[0].path.endswith("/messages")
 
 
-async def test_a_response_says_who_failed_before_it(providers: ProviderServer) -> None:
-    """In Pydantic AI's own field; usage is that of the answer."""
+@pytest.mark.parametrize("outcome", ["error", "rejected"])
+async def test_a_response_says_who_failed_before_it(
+    providers: ProviderServer, outcome: str
+) -> None:
+    """In Pydantic AI's own field; what ``validate`` refuses was billed, and is counted."""
     primary, fallback = providers.new("primary"), providers.new("fallback")
-    primary.fail(503)
-    alone = await Agent(SDK.model(providers.new("x"))).run("hi")
-    chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
-    result = await Agent(chain).run("hi")
-    response = result.all_messages()[-1]
-    assert isinstance(response, ModelResponse)
-    assert response.failed_attempts
-    (attempt,) = response.failed_attempts
-    assert (attempt.provider_name, attempt.model_name, attempt.outcome) == (
-        "openai",
-        "gpt-4o",
-        "error",
-    )
-    assert result.usage.total_tokens == alone.usage.total_tokens
-    async with Agent(chain).run_stream("hi") as streamed:
-        await streamed.get_output()
-    assert len(streamed.response.failed_attempts or ()) == 1
-
-
-async def test_a_refused_answer_is_counted(providers: ProviderServer) -> None:
-    """What ``validate`` refuses was billed, and the run's usage has it."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
+    if outcome == "error":
+        primary.fail(503)
 
     def validate(response: ModelResponse) -> bool:
         return primary.name not in str(response.parts)
@@ -140,8 +123,13 @@ async def test_a_refused_answer_is_counted(providers: ProviderServer) -> None:
     assert isinstance(response, ModelResponse)
     assert response.failed_attempts
     (attempt,) = response.failed_attempts
-    assert attempt.outcome == "rejected"
-    assert result.usage.input_tokens == 2 * response.usage.input_tokens
+    said = (attempt.provider_name, attempt.model_name, attempt.outcome)
+    assert said == ("openai", "gpt-4o", outcome)
+    billed = 2 if outcome == "rejected" else 1
+    assert result.usage.input_tokens == billed * response.usage.input_tokens
+    async with Agent(chain).run_stream("hi") as streamed:
+        await streamed.get_output()
+    assert len(streamed.response.failed_attempts or ()) == 1
 
 
 async def test_the_span_of_a_request_names_who_answered(providers: ProviderServer) -> None:

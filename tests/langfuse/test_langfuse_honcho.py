@@ -39,16 +39,15 @@ class Honcho:
 
     Args:
         memory: Where everything goes.
-        observed: Whether each request is a generation.
-        annotated: Whether a request writes onto whatever observation is current.
+        own: Whether each request is a generation, and writes onto what is current.
     """
 
-    def __init__(self, memory: Memory, *, observed: bool, annotated: bool) -> None:
+    def __init__(self, memory: Memory, *, own: bool) -> None:
         self.client = memory.client
-        self.annotated = annotated
+        self.own = own
         self.options: dict[str, Any] = {}
         self.request: Any = self.ask
-        if observed:
+        if own:
             self.request = observe(
                 name="LLM Call", as_type="generation", capture_input=False, capture_output=False
             )(self.ask)
@@ -56,7 +55,7 @@ class Honcho:
 
     async def ask(self, attempt: Attempt, messages: list[Any]) -> Any:
         config = attempt.target.client
-        if self.annotated:
+        if self.own:
             self.client.update_current_generation(model=config.model, input=messages)
         if config.transport == "openai":
             raise StatusError(503)
@@ -95,24 +94,22 @@ def seen(one: Stored) -> tuple[Any, ...]:
 
 
 @pytest.mark.parametrize(
-    ("observed", "annotated", "handler", "generations"),
+    ("own", "handler", "generations"),
     [
-        pytest.param(True, True, False, [ERROR, PLAIN], id="as it is"),
-        pytest.param(True, True, True, [CLEAN, ERROR, PLAIN], id="nothing switched off"),
-        pytest.param(False, True, True, [PLAIN, CLEAN], id="the decorator alone"),
-        pytest.param(False, False, True, [CLEAN], id="all that is switched off"),
+        pytest.param(True, False, [ERROR, PLAIN], id="as it is"),
+        pytest.param(True, True, [CLEAN, ERROR, PLAIN], id="nothing switched off"),
+        pytest.param(False, True, [CLEAN], id="all that is switched off"),
     ],
 )
 async def test_one_clean_generation_where_honchos_own_are_off(
     memory: Memory,
     monkeypatch: pytest.MonkeyPatch,
-    observed: bool,
-    annotated: bool,
+    own: bool,
     handler: bool,
     generations: list[Any],
 ) -> None:
     """Honcho's decorator makes a generation of each request, its annotations one of the step."""
-    honcho = Honcho(memory, observed=observed, annotated=annotated)
+    honcho = Honcho(memory, own=own)
     names = call_path(honcho, monkeypatch)
     if not handler:
         names["LANGFUSE"].close()
@@ -128,7 +125,7 @@ async def test_the_generation_is_part_of_honchos_trace(
     memory: Memory, monkeypatch: pytest.MonkeyPatch, in_a_run: bool
 ) -> None:
     """Under its step or on its own: with Honcho's user, session, name and metadata."""
-    honcho = Honcho(memory, observed=False, annotated=False)
+    honcho = Honcho(memory, own=False)
     call = call_path(honcho, monkeypatch)["traced"](CONFIG, MESSAGES, TELEMETRY)
     await (honcho.run(call) if in_a_run else call)
     (generation,) = [one for one in memory.stored() if one.type == "GENERATION"]

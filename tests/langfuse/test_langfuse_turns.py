@@ -143,18 +143,6 @@ def test_turns_that_never_end_do_not_pile_up(memory: Memory) -> None:
     assert len(split(memory.stored())[0]) == 4
 
 
-def test_where_langchains_tree_is_known_it_is_the_parent(memory: Memory) -> None:
-    """An explicit parent is nearer than the turn, which then leaves no observation."""
-    handler = LangfuseCallbackHandler(memory.client)
-    policy = loop(handler)
-    run = memory.client.start_observation(name="chain")
-    tracing = SimpleNamespace(_runs={"id": run})
-    with policy.turn(), handler.in_place_of([tracing], "id"):
-        policy.call(hello)
-    one = memory.only()
-    assert (one.trace_id, one.parent_id) == (run.trace_id, run.id)
-
-
 class DropsFirst(Sampler):
     """Drop the first root, and keep the others."""
 
