@@ -6,16 +6,16 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify._read import fields_of, find
 from honcho_fallback._classify._tables import read
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
 _Counts = dict[str, int]
-_Leaves = tuple[tuple[str, str], ...]
 
 # Usage comes with a stream's first or last chunks; looking into thousands in between would take
 # milliseconds. LangChain's chunks are all looked at: each may carry a share.
@@ -29,24 +29,12 @@ class _Dialect(NamedTuple):
 
     input: str
     output: str
-    total: str
-    details: tuple[tuple[str, _Leaves], ...]  # by where they stand: that is looked up once
-
-
-def _dialect(row: dict[str, Any]) -> _Dialect:
-    details: dict[str, list[tuple[str, str]]] = {}
-    # What input or output do not include is kept under a plus sign.
-    for sign, kind in (("", "inside"), ("+", "outside")):
-        for name, paths in row.get(kind, {}).items():
-            for path in paths:
-                place, _, leaf = path.rpartition(".")
-                details.setdefault(place, []).append((leaf, sign + name))
-    by_place = tuple((place, tuple(leaves)) for place, leaves in details.items())
-    return _Dialect(row["input"], row["output"], row.get("total", ""), by_place)
+    total: str = ""
+    details: Mapping[str, Mapping[str, str]] = MappingProxyType({})
 
 
 _TABLE = read("usage")
-_DIALECTS = tuple(_dialect(row) for row in _TABLE["dialect"])
+_DIALECTS = tuple(_Dialect(**row) for row in _TABLE["dialect"])
 _HIDDEN = "_hidden_params"  # where pydantic keeps what a class declares as private
 _PLACES = tuple((place.partition(".")[0], place) for place in _TABLE["places"])
 _COSTS = tuple(_TABLE["costs"])
@@ -105,10 +93,7 @@ def _merged(chunks: Sequence[Any]) -> _Counts:
 
 def _one(item: Any) -> tuple[_Dialect | None, _Counts, str]:
     """Find the counts of one answer, chunk or event, in whose dialect and where."""
-    try:
-        fields = fields_of(item)
-    except AttributeError:
-        return _NOTHING
+    fields = fields_of(item)
     for step, place in _PLACES:
         # Most of the steps lead nowhere, and most chunks have no usage.
         if step not in fields and step != _HIDDEN:
@@ -146,11 +131,11 @@ def _counts(fields: dict[str, Any], dialect: _Dialect) -> _Counts:
             counts[name] = count
     if not counts or counts.keys() == {"total_tokens"}:
         return {}
-    for place, leaves in dialect.details:
+    for place, leaves in dialect.details.items():
         part = fields.get(place) if place else fields
         known = isinstance(part, dict) or hasattr(part, "__dict__")
         part_fields = fields_of(part) if known else {}
-        for leaf, name in leaves if part_fields else ():
+        for leaf, name in leaves.items() if part_fields else ():
             count = _count(part_fields.get(leaf))
             if count is not None:
                 counts[name] = counts.get(name, 0) + count
@@ -158,8 +143,6 @@ def _counts(fields: dict[str, Any], dialect: _Dialect) -> _Counts:
 
 
 def _count(value: Any) -> int | None:
-    if type(value) is float and value.is_integer():
-        value = int(value)
     return value if type(value) is int and value >= 0 else None
 
 
