@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import re
 import runpy
-import shlex
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import typer
 
 from honcho_fallback import FallbackConfig
-from honcho_fallback.cli._app import app
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,26 +41,6 @@ def test_every_option_is_described_once() -> None:
     options = sorted(field.alias or name for name, field in FallbackConfig.model_fields.items())
     assert sorted(name for name, *_ in rows) == options
     assert all(all(cells) for cells in rows)
-
-
-@pytest.mark.parametrize(
-    "line", [line for lines in GENERATOR["EXAMPLES"].values() for line in lines]
-)
-def test_the_examples_of_the_commands_parse(line: str) -> None:
-    """An example names a command and options that there are."""
-    program, name, *arguments = shlex.split(line)
-    assert program == "honcho-fallback"
-    command = typer.main.get_group(app).commands[name]
-    command.make_context(name, arguments)
-
-
-def test_a_diagram_that_differs_from_the_code_is_not_written() -> None:
-    """The words come from the theory of operation, the order from the code; they must agree."""
-    theory, yielded = GENERATOR["_theory"], GENERATOR["_yielded"]
-    text = "1. **Retry** the same target: now.\n2. **Stop**: nothing is left.\n"
-    assert [name for name, *_ in theory(text)] == ["Retry", "Stop"]
-    source = "def options():\n    if x:\n        yield Stop(1)\n    yield Retry(2)\n"
-    assert yielded(source) == ["Stop", "Retry"]
 
 
 def test_the_reference_shows_every_package() -> None:

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from pathlib import Path
 
+# ruff: noqa: E501 # one row of a table is one line
+
 
 KEYS = {
     "LLM_OPENAI_API_KEY": "openai-key",
@@ -132,7 +134,7 @@ RESULTS: list[tuple[dict[str, str], list[str], str]] = [
         ["anthropic/x", "gemini/y", "lmstudio/z"],
         "",
     ),
-]
+]  # fmt: skip
 
 
 @pytest.mark.parametrize(("environ", "fallbacks", "warning"), RESULTS)
@@ -154,41 +156,26 @@ def test_results_table(
     ("environ", "message"),
     [
         ({f"{F}__TRANSPORT": "OpenAI", f"{F}__MODEL": "m"}, f"{F}__TRANSPORT: pass one of openai"),
-        (
-            {"DIALECTIC_LEVELS__ultra__MODEL_CONFIG__MODEL": "m"},
-            "DIALECTIC_LEVELS__ULTRA .*: Input should be 'minimal', 'low'",
-        ),
+        ({"DIALECTIC_LEVELS__ultra__MODEL_CONFIG__MODEL": "m"}, "DIALECTIC_LEVELS__ULTRA .*: Input should be 'minimal', 'low'"),
         (
             {f"{F}__MODEL": "openai/m", f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT": "-1"},
             f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT: Input should be greater than 0",
         ),
-        (
-            {F: '{"overrides": {"provider_params": {"timeout": true}}}'},
-            f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT.*pass a number of seconds",
-        ),
-        (
-            {f"{F}__MODEL": "openai/m", f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT": "inf"},
-            "finite number",
-        ),
+        ({F: '{"overrides": {"provider_params": {"timeout": true}}}'}, f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT.*pass a number of seconds"),
+        ({f"{F}__MODEL": "openai/m", f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT": "inf"}, "finite number"),
         ({f"{F}__STOP_SEQUENCES": "a,b"}, f"{F}__STOP_SEQUENCES: Input should be a valid list"),
         ({f"{F}__THINKING_EFFORT": "huge"}, f"{F}__THINKING_EFFORT: Input should be 'none'"),
         ({F: "anthropic/x"}, f"{F}: Input should be a valid dictionary"),
         ({"DIALECTIC_LEVELS": "max"}, "DIALECTIC_LEVELS.*not JSON"),
         ({"LLM_DEFAULT_TIMEOUT": "0"}, "LLM_DEFAULT_TIMEOUT: Input should be greater than 0"),
         ({"LLM_DEFAULT_MAX_TOKENS": "none"}, "LLM_DEFAULT_MAX_TOKENS: Input should be a valid"),
-        (
-            {"DERIVER_MODEL_CONFIG__TRANSPORT": "openai_compatible"},
-            "OVERRIDES__BASE_URL: missing, and openai_compatible has no address of its own",
-        ),
-        (
-            {f"{F}__MODEL": "openai/m", f"{F}__OVERRIDES__BASE_URL": "localhost:1234"},
-            f"{F}__OVERRIDES__BASE_URL: pass an address such as",
-        ),
+        ({"DERIVER_MODEL_CONFIG__TRANSPORT": "openai_compatible"}, "OVERRIDES__BASE_URL: missing, and openai_compatible has no address of its own"),
+        ({f"{F}__MODEL": "openai/m", f"{F}__OVERRIDES__BASE_URL": "localhost:1234"}, f"{F}__OVERRIDES__BASE_URL: pass an address such as"),
         ({"LLM_OPENAI_BASE_URL": "https://"}, "LLM_OPENAI_BASE_URL: pass an address such as"),
         ({"LLM_OPENAI_BASE_URL": "https://u:pw@p.example"}, "a user as a header"),
         ({"DERIVER_MODEL_CONFIG__OVERRIDES__API_KEY": "a b"}, "a sign no key has"),
     ],
-)
+)  # fmt: skip
 def test_what_no_target_could_use_is_refused(environ: dict[str, str], message: str) -> None:
     """HOM-003 to HOM-008: a bad value is refused at load, by the name of its variable."""
     with pytest.raises(FallbackConfigError, match=message):
@@ -437,12 +424,6 @@ def test_of_an_address_the_host_is_shown() -> None:
     assert not any(secret in shown for secret in ("pw", "tok"))
 
 
-def test_the_environment_is_the_default_source(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without arguments it is the process's own environment that is read, as it is now."""
-    monkeypatch.setenv(f"{F}__MODEL", "anthropic/x")
-    assert chain(load_policies()["deriver"]) == [PRIMARY, "anthropic/x"]
-
-
 def test_a_path_as_the_first_argument_is_refused() -> None:
     """Where a dict of variables belongs, the error names the argument that takes a path."""
     path: Any = ".env"
@@ -528,79 +509,23 @@ OPENAI, LOCAL, PROXY = "https://api.openai.com/v1", "http://localhost:1234/v1", 
         ({"MODEL": "openai/m"}, OPENAI, "openai-key"),
         ({"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL}, LOCAL, None),
         ({"MODEL": "openai/m", "BASE_URL": LOCAL}, LOCAL, None),
-        (
-            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": "http://api.openai.com/v1"},
-            "http://api.openai.com/v1",
-            None,
-        ),
-        (
-            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": "https://api.openai.com:8443/v1"},
-            "https://api.openai.com:8443/v1",
-            None,
-        ),
-        (
-            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL, "OVERRIDES__API_KEY": "own"},
-            LOCAL,
-            "own",
-        ),
+        ({"MODEL": "openai/m", "OVERRIDES__BASE_URL": "http://api.openai.com/v1"}, "http://api.openai.com/v1", None),
+        ({"MODEL": "openai/m", "OVERRIDES__BASE_URL": "https://api.openai.com:8443/v1"}, "https://api.openai.com:8443/v1", None),
+        ({"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL, "OVERRIDES__API_KEY": "own"}, LOCAL, "own"),
         ({"MODEL": "openai/m", "LLM_OPENAI_BASE_URL": PROXY}, PROXY, "openai-key"),
-        (
-            {
-                "MODEL": "openai/m",
-                "LLM_OPENAI_BASE_URL": PROXY,
-                "OVERRIDES__BASE_URL": f"{PROXY}/other",
-            },
-            f"{PROXY}/other",
-            "openai-key",
-        ),
-        (
-            {"MODEL": "openai/m", "LLM_OPENAI_BASE_URL": PROXY, "OVERRIDES__API_KEY": "own"},
-            OPENAI,
-            "own",
-        ),
-        (
-            {"MODEL": "openai/m", "OVERRIDES__API_KEY_ENV": "LLM_GEMINI_API_KEY"},
-            OPENAI,
-            "gemini-key",
-        ),
+        ({"MODEL": "openai/m", "LLM_OPENAI_BASE_URL": PROXY, "OVERRIDES__BASE_URL": f"{PROXY}/other"}, f"{PROXY}/other", "openai-key"),
+        ({"MODEL": "openai/m", "LLM_OPENAI_BASE_URL": PROXY, "OVERRIDES__API_KEY": "own"}, OPENAI, "own"),
+        ({"MODEL": "openai/m", "OVERRIDES__API_KEY_ENV": "LLM_GEMINI_API_KEY"}, OPENAI, "gemini-key"),
         ({"MODEL": "openai/m", "OVERRIDES__API_KEY_ENV": "NOBODY"}, OPENAI, "openai-key"),
-        (
-            {
-                "MODEL": "openai/m",
-                "OVERRIDES__API_KEY": "literal",
-                "OVERRIDES__API_KEY_ENV": "LLM_GEMINI_API_KEY",
-            },
-            OPENAI,
-            "literal",
-        ),
+        ({"MODEL": "openai/m", "OVERRIDES__API_KEY": "literal", "OVERRIDES__API_KEY_ENV": "LLM_GEMINI_API_KEY"}, OPENAI, "literal"),
         ({"MODEL": "openai/m", "API_KEY": " own\n"}, OPENAI, "own"),
         ({"MODEL": "lmstudio/m"}, LOCAL, None),
-        (
-            {"MODEL": "lmstudio/m", "LLM_LMSTUDIO_BASE_URL": "http://box:9/v1", "API_KEY": "own"},
-            "http://box:9/v1",
-            "own",
-        ),
+        ({"MODEL": "lmstudio/m", "LLM_LMSTUDIO_BASE_URL": "http://box:9/v1", "API_KEY": "own"}, "http://box:9/v1", "own"),
         ({"MODEL": "openai_compatible/m", "BASE_URL": LOCAL}, LOCAL, None),
-        (
-            {
-                "MODEL": "openai_compatible/m",
-                "LLM_OPENAI_COMPATIBLE_BASE_URL": PROXY,
-                "LLM_OPENAI_COMPATIBLE_API_KEY": "c",
-            },
-            PROXY,
-            "c",
-        ),
-        (
-            {
-                "MODEL": "openai_compatible/m",
-                "LLM_OPENAI_COMPATIBLE_API_KEY": "c",
-                "BASE_URL": "https://elsewhere.example",
-            },
-            "https://elsewhere.example",
-            None,
-        ),
+        ({"MODEL": "openai_compatible/m", "LLM_OPENAI_COMPATIBLE_BASE_URL": PROXY, "LLM_OPENAI_COMPATIBLE_API_KEY": "c"}, PROXY, "c"),
+        ({"MODEL": "openai_compatible/m", "LLM_OPENAI_COMPATIBLE_API_KEY": "c", "BASE_URL": "https://elsewhere.example"}, "https://elsewhere.example", None),
     ],
-)
+)  # fmt: skip
 def test_a_key_goes_only_where_it_was_given_for(
     suffixes: dict[str, str], base_url: str, key: str | None
 ) -> None:
@@ -618,27 +543,15 @@ def test_a_key_goes_only_where_it_was_given_for(
 @pytest.mark.parametrize(
     ("suffixes", "message"),
     [
-        (
-            {"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL},
-            "localhost:1234; Honcho sends LLM_OPENAI_API_KEY there, load_policies() does not",
-        ),
-        (
-            {"MODEL": "nous/m"},
-            "LLM_NOUS_API_KEY: not set, so there is no key for inference-api.nousresearch.com",
-        ),
-        (
-            {"MODEL": "openai_compatible/m", "BASE_URL": "https://p.example/v1?k=pw"},
-            f"{F}__OVERRIDES__API_KEY: not set, so there is no key for p.example",
-        ),
+        ({"MODEL": "openai/m", "OVERRIDES__BASE_URL": LOCAL}, "localhost:1234; Honcho sends LLM_OPENAI_API_KEY there, load_policies() does not"),
+        ({"MODEL": "nous/m"}, "LLM_NOUS_API_KEY: not set, so there is no key for inference-api.nousresearch.com"),
+        ({"MODEL": "openai_compatible/m", "BASE_URL": "https://p.example/v1?k=pw"}, f"{F}__OVERRIDES__API_KEY: not set, so there is no key for p.example"),
         ({"MODEL": "openai/m", "OVERRIDES__API_KEY_ENV": "NOBODY"}, "a variable that is not set"),
         ({"MODEL": "openai_compatible/m"}, "OVERRIDES__BASE_URL: missing"),
         ({"MODEL": "openai/gpt-5.4-mini"}, "the same model with the same key"),
-        (
-            {"LLM_OPENAI_API_KEY": "your-api-key-here"},
-            "LLM_OPENAI_API_KEY: a placeholder, so there is no key for api.openai.com",
-        ),
+        ({"LLM_OPENAI_API_KEY": "your-api-key-here"}, "LLM_OPENAI_API_KEY: a placeholder, so there is no key for api.openai.com"),
     ],
-)
+)  # fmt: skip
 def test_a_target_that_could_not_answer_is_said_at_load(
     suffixes: dict[str, str], message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -656,14 +569,8 @@ def test_a_target_that_could_not_answer_is_said_at_load(
     ("suffixes", "names"),
     [
         ({"MODEL": "openai/gpt-5.4-mini"}, ["openai/gpt-5.4-mini"]),
-        (
-            {"MODEL": "openai/gpt-5.4-mini", "THINKING_EFFORT": "low"},
-            ["openai/gpt-5.4-mini", "openai/gpt-5.4-mini@api.openai.com"],
-        ),
-        (
-            {"MODEL": "openai/gpt-5.4-mini", "BASE_URL": LOCAL, "API_KEY": "own"},
-            ["openai/gpt-5.4-mini", "openai/gpt-5.4-mini@localhost:1234"],
-        ),
+        ({"MODEL": "openai/gpt-5.4-mini", "THINKING_EFFORT": "low"}, ["openai/gpt-5.4-mini", "openai/gpt-5.4-mini@api.openai.com"]),
+        ({"MODEL": "openai/gpt-5.4-mini", "BASE_URL": LOCAL, "API_KEY": "own"}, ["openai/gpt-5.4-mini", "openai/gpt-5.4-mini@localhost:1234"]),
         (
             {
                 "MODEL": "openai/gpt-5.4-mini",
@@ -686,7 +593,7 @@ def test_a_target_that_could_not_answer_is_said_at_load(
             ],
         ),
     ],
-)
+)  # fmt: skip
 def test_another_key_is_another_target(suffixes: dict[str, str], names: list[str]) -> None:
     """HRC-014, G-38: the same model with another key, address or effort is not skipped."""
     targets = loaded(**below(suffixes))["deriver"].targets
