@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
 from typing import Any
 
 import pytest
 
-from benchmarks.competitors import core
-from benchmarks.failover import HANG, HEALTHY, MODES, Round, ask
-from tests.helpers.provider import ProviderProcess
+from benchmarks.failover import HANG, Round
 
 
 @pytest.mark.parametrize(
@@ -35,18 +31,3 @@ def test_a_round_is_read_from_what_the_providers_saw(
     got = Round.of(mode, {"requests": requests})
     assert got.requests == expected.requests
     assert got.gap == pytest.approx(expected.gap)
-
-
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-def test_the_policy_asks_a_dead_primary_once_over_a_real_socket() -> None:
-    """One request, the fallback's answer, no error, whatever the failure; the hang is left out."""
-    (sync,) = (one for one in core() if one.name.endswith("`policy.call`"))
-    with ProviderProcess() as providers, asyncio.Runner() as runner:
-        client = sync.make(providers.url)
-        for mode in (HEALTHY, *MODES):
-            if mode != HANG:
-                seen = ask(providers, runner, client, mode)
-                assert (seen.requests, seen.error) == (1, None)
-                assert (seen.gap is None) == (mode == HEALTHY)
-    del sync, client
-    gc.collect()  # a benchmark's clients end with its process

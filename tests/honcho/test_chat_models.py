@@ -137,6 +137,12 @@ def test_servers_of_openais_wire_keep_their_names(providers: ProviderServer) -> 
 # --- parameters --------------------------------------------------------------------------------
 
 
+SAMPLING = {"TEMPERATURE": "0.3", "TOP_P": "0.5", "STOP_SEQUENCES": '["a"]'}
+SAMPLED = {"temperature": 0.3, "top_p": 0.5}
+PENALTIES = {"FREQUENCY_PENALTY": "1", "PRESENCE_PENALTY": "1", "SEED": "7"}
+PENALIZED = {"frequency_penalty": 1.0, "presence_penalty": 1.0, "seed": 7}
+
+
 def thinking(config: dict[str, Any], length: int = 2500) -> dict[str, Any]:
     config = {"candidateCount": 1, "maxOutputTokens": length, "thinkingConfig": config}
     return {"generationConfig": config}
@@ -150,36 +156,11 @@ def thinking(config: dict[str, Any], length: int = 2500) -> dict[str, Any]:
         ("openai", {"MODEL": "openai/gpt-5.5"}, {"max_completion_tokens": 2500}),
         ("nous", {"MODEL": "o3-mini"}, {"max_completion_tokens": 2500}),
         ("lmstudio", {"MODEL": "openai/gpt-oss-20b"}, {"max_tokens": 2500}),
-        (
-            "openai",
-            {
-                "TEMPERATURE": "0.3",
-                "TOP_P": "0.5",
-                "FREQUENCY_PENALTY": "1",
-                "PRESENCE_PENALTY": "1",
-                "SEED": "7",
-                "THINKING_EFFORT": "low",
-                "MAX_OUTPUT_TOKENS": "50",
-                "STOP_SEQUENCES": '["a","b"]',
-            },
-            {
-                "temperature": 0.3,
-                "top_p": 0.5,
-                "frequency_penalty": 1.0,
-                "presence_penalty": 1.0,
-                "seed": 7,
-                "reasoning_effort": "low",
-                "max_tokens": 50,
-                "stop": ["a", "b"],
-            },
-        ),
+        ("openai", {**SAMPLING, **PENALTIES, "THINKING_EFFORT": "low"}, {**SAMPLED, **PENALIZED, "stop": ["a"], "reasoning_effort": "low"}),
+        ("openai", {"MAX_OUTPUT_TOKENS": "50"}, {"max_tokens": 50}),
         ("lmstudio", {"TOP_K": "5"}, {"max_tokens": 2500, "top_k": 5}),
         ("openai", {PARAMS: json.dumps(EXTRA)}, {"A": 1}),
-        (
-            "anthropic",
-            {"TEMPERATURE": "0.3", "TOP_P": "0.5", "TOP_K": "5", "STOP_SEQUENCES": '["a"]'},
-            {"temperature": 0.3, "top_p": 0.5, "top_k": 5, "stop_sequences": ["a"]},
-        ),
+        ("anthropic", {**SAMPLING, "TOP_K": "5"}, {**SAMPLED, "top_k": 5, "stop_sequences": ["a"]}),
         ("anthropic", {"THINKING_BUDGET_TOKENS": "2000"}, {"thinking": {"type": "enabled", "budget_tokens": 2000}, "max_tokens": 4500}),
         ("anthropic", {"THINKING_BUDGET_TOKENS": "0"}, {"thinking": {"type": "disabled"}}),
         ("anthropic", {"THINKING_EFFORT": "none"}, {"thinking": {"type": "disabled"}}),
@@ -187,31 +168,10 @@ def thinking(config: dict[str, Any], length: int = 2500) -> dict[str, Any]:
         ("anthropic", {"CACHE_POLICY__MODE": "prefix"}, {"cache_control": {"type": "ephemeral", "ttl": "5m"}}),
         ("anthropic", {"CACHE_POLICY__MODE": "prefix", "CACHE_POLICY__TTL_SECONDS": "3600"}, {"cache_control": {"type": "ephemeral", "ttl": "1h"}}),
         ("anthropic", {PARAMS: json.dumps(EXTRA)}, {"A": 1}),
-        (
-            "gemini",
-            {
-                "TEMPERATURE": "0.3",
-                "TOP_P": "0.5",
-                "TOP_K": "5",
-                "SEED": "7",
-                "FREQUENCY_PENALTY": "1",
-                "PRESENCE_PENALTY": "1",
-                "STOP_SEQUENCES": '["a"]',
-            },
-            {
-                "generationConfig": {
-                    "temperature": 0.3,
-                    "topP": 0.5,
-                    "topK": 5,
-                    "seed": 7,
-                    "frequencyPenalty": 1.0,
-                    "presencePenalty": 1.0,
-                    "stopSequences": ["a"],
-                    "maxOutputTokens": 2500,
-                    "candidateCount": 1,
-                }
-            },
-        ),
+        ("gemini", {**SAMPLING, **PENALTIES, "TOP_K": "5"}, {"generationConfig": {
+            "temperature": 0.3, "topP": 0.5, "topK": 5, "seed": 7, "frequencyPenalty": 1.0, "presencePenalty": 1.0,
+            "stopSequences": ["a"], "maxOutputTokens": 2500, "candidateCount": 1,
+        }}),
         ("gemini", {"THINKING_BUDGET_TOKENS": "9"}, thinking({"thinking_budget": 9}, 2509)),
         ("gemini", {"THINKING_EFFORT": "none"}, thinking({"thinking_budget": 0})),
         ("gemini", {"THINKING_BUDGET_TOKENS": "9", "THINKING_EFFORT": "low"}, thinking({"thinking_budget": 9}, 2509)),
@@ -461,26 +421,14 @@ def test_extras_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 SENTINEL = "sk-sentinel-7f3a9c2e51"
 NAMES = (
-    "ANTHROPIC_API_KEY",
-    "ANTHROPIC_AUTH_TOKEN",
-    "GEMINI_API_KEY",
-    "GOOGLE_API_KEY",
-    "LANGSMITH_GATEWAY_API_KEY",
-    "OPENAI_ADMIN_KEY",
-    "OPENAI_API_KEY",
-)
+    "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY",
+    "LANGSMITH_GATEWAY_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_API_KEY",
+)  # fmt: skip
 # Nobody listens there: whoever asked there would not reach the provider.
 ADDRESSES = (
-    "ANTHROPIC_API_URL",
-    "ANTHROPIC_BASE_URL",
-    "ANTHROPIC_PROXY",
-    "GOOGLE_GEMINI_BASE_URL",
-    "GOOGLE_VERTEX_BASE_URL",
-    "LANGSMITH_GATEWAY",
-    "OPENAI_API_BASE",
-    "OPENAI_BASE_URL",
-    "OPENAI_PROXY",
-)
+    "ANTHROPIC_API_URL", "ANTHROPIC_BASE_URL", "ANTHROPIC_PROXY", "GOOGLE_GEMINI_BASE_URL",
+    "GOOGLE_VERTEX_BASE_URL", "LANGSMITH_GATEWAY", "OPENAI_API_BASE", "OPENAI_BASE_URL", "OPENAI_PROXY",
+)  # fmt: skip
 OTHERS = {
     "GOOGLE_CLOUD_LOCATION": SENTINEL,
     "GOOGLE_CLOUD_PROJECT": SENTINEL,
