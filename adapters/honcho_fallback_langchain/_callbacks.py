@@ -56,12 +56,7 @@ class LangfuseStandIn(Protocol):
     def in_place_of(
         self, handlers: Iterable[object], parent_run_id: object
     ) -> AbstractContextManager[None]:
-        """Return a context to start a call in: it nests the call where they would have.
-
-        Args:
-            handlers: Langfuse's, which were in the config of the call.
-            parent_run_id: LangChain's id of the run that the call belongs to, or None.
-        """
+        """Return a context to start a call in: it nests the call where they would have."""
         ...
 
 

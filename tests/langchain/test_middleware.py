@@ -341,17 +341,6 @@ def test_bad_input_is_refused_at_once(
             FallbackMiddleware(alive()).with_fallback_config(**options)
 
 
-def test_an_agent_takes_one() -> None:
-    """LangChain refuses two by their name, a subclass's too: they would share one turn."""
-
-    class Mine(FallbackMiddleware):
-        pass
-
-    for kind in (FallbackMiddleware, Mine):
-        with pytest.raises(AssertionError, match="duplicate middleware"):
-            agent(alive(), FallbackMiddleware(alive()), kind(alive()))
-
-
 @VERBS
 async def test_a_fallback_chat_model_is_an_agents_model(verb: str) -> None:
     """Without the middleware: tools bound to each candidate, structured output, one record."""

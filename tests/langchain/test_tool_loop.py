@@ -152,8 +152,7 @@ async def test_a_timeout_beats_what_else_it_carries(verb: str) -> None:
 
 
 @VERBS
-@pytest.mark.parametrize("wrap", [lambda message: message, lambda message: [message]])
-async def test_a_returned_error_is_explained_on_a_copy(verb: str, wrap: Any) -> None:
+async def test_a_returned_error_is_explained_on_a_copy(verb: str) -> None:
     """The tool's message keeps its words and its own keys; the tool's object is not touched."""
     given = ToolMessage(
         "HTTP 401", tool_call_id="call_0", status="error", additional_kwargs={"own": 1}
@@ -161,25 +160,13 @@ async def test_a_returned_error_is_explained_on_a_copy(verb: str, wrap: Any) -> 
     made = agent(
         chat("m", *work(1), "ok"),
         ToolLoopGuardMiddleware(),
-        tools=[returning(wrap(given)).made],
+        tools=[returning(given).made],
     )
     (result,) = results(await run(verb, made))
     assert result.text == "HTTP 401"
     assert result.additional_kwargs["own"] == 1
     assert result.additional_kwargs[FAILURE] == classify_tool_failure("HTTP 401").to_dict()
     assert given.additional_kwargs == {"own": 1}
-
-
-@VERBS
-async def test_an_error_in_a_command_is_explained(verb: str) -> None:
-    """What a tool writes into the state counts as what it returns."""
-    given = ToolMessage("HTTP 401", tool_call_id="call_0", status="error")
-    command: Command[Any] = Command(update={"messages": [given]})
-    made = agent(
-        chat("m", *work(1), "ok"), ToolLoopGuardMiddleware(), tools=[returning(command).made]
-    )
-    (result,) = results(await run(verb, made))
-    assert result.additional_kwargs[FAILURE]["kind"] == "bad_credentials"
 
 
 @VERBS
