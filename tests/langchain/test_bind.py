@@ -52,16 +52,6 @@ async def test_tools_are_bound_to_each_in_its_own_format(verb: str) -> None:
         assert asked.kwargs["tool_choice"] == "any"
 
 
-def test_tools_of_two_providers() -> None:
-    """One chain, two formats, from the SDK classes themselves."""
-    bound: Any = FallbackChatModel(gpt(), claude()).bind_tools([look_up], tool_choice="look_up")
-    openai, anthropic = asked_of(bound.bound)
-    assert openai.kwargs["tools"][0]["type"] == "function"
-    assert anthropic.kwargs["tools"][0]["input_schema"]["required"] == ["city"]
-    assert openai.kwargs["tool_choice"]["function"] == {"name": "look_up"}
-    assert anthropic.kwargs["tool_choice"] == {"type": "tool", "name": "look_up"}
-
-
 ANY = "required", {"type": "any"}
 ONE = {"type": "function", "function": {"name": "look_up"}}, {"type": "tool", "name": "look_up"}
 CHOICES: list[tuple[Any, tuple[Any, Any]]] = [

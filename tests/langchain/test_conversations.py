@@ -61,22 +61,3 @@ def test_a_chat_models_conversation_stays(key: str) -> None:
     for name in (7, 7, 8):
         model.invoke("hi", named(key, name))
     assert (len(primary.asked), len(backup.asked)) == (2, 2)
-
-
-async def test_a_tool_bound_to_it_leaves_it_where_it_is() -> None:
-    """What is derived from a model takes part in its sessions."""
-    primary, backup = chat("primary", StatusError(503), "again"), alive()
-    model = FallbackChatModel(primary, backup, reset="session")
-    await model.ainvoke("hi", named("thread_id", "t"))
-    await model.bind_tools([]).ainvoke("hi", named("thread_id", "t"))
-    assert (len(primary.asked), len(backup.asked)) == (1, 2)
-
-
-@KEYS
-def test_a_thread_changes_nothing_without_it(key: str) -> None:
-    """Each call starts on the primary, and no turn is invented for the records."""
-    primary, backup = chat("primary", StatusError(503), "again"), alive()
-    model = FallbackChatModel(primary, backup)
-    for _ in range(2):
-        model.invoke("hi", named(key, "t"))
-    assert (len(primary.asked), len(backup.asked)) == (2, 1)

@@ -12,7 +12,7 @@ from langchain_core.load import dumps
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 
-from honcho_fallback import CredentialError, FallbackConfigError
+from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers.agents import agent, last, run
 from tests.helpers.chat_models import Joke, alive, keys, look_up, model_at, serve, with_fallbacks
@@ -127,24 +127,6 @@ async def test_a_model_that_asks_for_its_key_itself(providers: ProviderServer, v
     model = FallbackChatModel(given, alive(), credentials=[credential])
     assert await VERBS[verb](model, "hi") == "hello"
     assert (keys(up), credential.refreshed) == ([f"my-{OLD}", f"my-{NEW}"], 1)
-
-
-@each_verb
-async def test_a_token_that_ran_out_is_refreshed_without_a_request(
-    providers: ProviderServer, verb: str
-) -> None:
-    """`get` may raise: that is a 401 that the provider need not be asked for."""
-
-    class RunOut(Refreshed):
-        def get(self) -> str:
-            if self.key == OLD:
-                raise CredentialError("no valid token at hand")
-            return self.key
-
-    up, credential = serve(providers, "anthropic", "hello", key=NEW), RunOut()
-    model = FallbackChatModel(model_at(up), alive(), credentials=[credential])
-    assert await VERBS[verb](model, "hi") == "hello"
-    assert (keys(up), credential.refreshed) == ([NEW], 1)
 
 
 @in_pairs(

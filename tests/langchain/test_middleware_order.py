@@ -4,10 +4,8 @@
 |---|---|---|
 | ModelRetryMiddleware | tries the whole chain again | tries each model; its error switches |
 | one that picks the model at run time | picks the primary | stands for the agent's own alone |
-| one that picks the model at run time | picks the primary | stands for the agent's own alone |
 | ModelFallbackMiddleware | asks its models when our chain is exhausted | asks its models first |
 | LLMToolSelectorMiddleware | selects once, with no fallback | selects in each attempt |
-| ContextEditingMiddleware | edits once | edits in each attempt, for the model that is asked |
 | ModelCallLimit, ToolCallLimit | count rounds, not attempts | the same |
 | SummarizationMiddleware | its own call is not ours | the same |
 | HumanInTheLoopMiddleware | a pause is no failure, and the turn goes on after it | the same |
@@ -21,8 +19,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from langchain.agents.middleware import (
     AgentMiddleware,
-    ClearToolUsesEdit,
-    ContextEditingMiddleware,
     HumanInTheLoopMiddleware,
     LLMToolSelectorMiddleware,
     ModelCallLimitMiddleware,
@@ -37,7 +33,6 @@ from langgraph.types import Command
 
 from honcho_fallback import FallbackExhausted
 from honcho_fallback.testing import StatusError
-from honcho_fallback.tools import ToolLoopLimits
 from honcho_fallback_langchain import (
     FallbackChatModel,
     FallbackMiddleware,
@@ -174,24 +169,6 @@ async def test_a_person_in_the_loop(verb: str, outside: bool, reset: Any, asked:
 
 @VERBS
 @OUTSIDE
-async def test_a_person_is_not_asked_of_calls_that_a_halt_answers(
-    verb: str, outside: bool
-) -> None:
-    """The guard ends the run first, on either side."""
-    limits = ToolLoopLimits(max_iterations=1)
-    person = HumanInTheLoopMiddleware({"look_up": {"allowed_decisions": ["approve"]}})
-    stack = ordered(ToolLoopGuardMiddleware(limits), person, outside=outside)
-    made = agent(chat("m", *ROUNDS), *stack, checkpointer=InMemorySaver())
-    config = {"configurable": {"thread_id": "t"}}
-    assert "__interrupt__" in await run(verb, made, config=config)
-    approval: Command[Any] = Command(resume={"decisions": [{"type": "approve"}]})
-    answered = await run(verb, made, approval, config)
-    assert "__interrupt__" not in answered
-    assert last(answered).response_metadata["tool_loop"]["reason"] == "max_iterations"
-
-
-@VERBS
-@OUTSIDE
 @pytest.mark.parametrize(
     "limit",
     [
@@ -244,17 +221,3 @@ async def test_tool_selection_by_the_model_that_is_asked(verb: str) -> None:
 
     with pytest.raises(StatusError):
         await run(verb, agent(dead(), select, FallbackMiddleware(alive())))
-
-
-@VERBS
-@OUTSIDE
-async def test_context_editing(verb: str, outside: bool) -> None:
-    """Whoever is asked gets the history without the results that were cleared."""
-    primary = chat("primary", *ROUNDS[:2], StatusError(503))
-    backup = chat("backup", "done")
-    edit = ContextEditingMiddleware(edits=[ClearToolUsesEdit(trigger=1, keep=1)])
-    stack = ordered(FallbackMiddleware(backup), edit, outside=outside)
-    assert last(await run(verb, agent(primary, *stack))).text == "done"
-    for model in (primary, backup):
-        history = model.asked[-1].messages
-        assert [one.text for one in history if one.type == "tool"] == ["[cleared]", "rain in Rome"]

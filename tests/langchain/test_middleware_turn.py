@@ -53,16 +53,6 @@ def ask_user(what: str) -> str:
 
 
 @VERBS
-async def test_an_iteration_returns_to_a_primary_that_recovered(verb: str) -> None:
-    """Only the round that failed is answered by the backup."""
-    primary = chat("primary", ROUNDS[0], StatusError(529), "done by primary")
-    backup = chat("backup", ROUNDS[1])
-    answered = await run(verb, agent(primary, FallbackMiddleware(backup)))
-    assert last(answered).text == "done by primary"
-    assert (len(primary.asked), len(backup.asked)) == (3, 1)
-
-
-@VERBS
 async def test_a_turn_asks_the_dead_primary_once(verb: str) -> None:
     """With `reset="turn"` the switch holds to the turn's end, and no longer."""
     primary, backup = dead(), chat("backup", *ROUNDS, *ROUNDS)

@@ -7,11 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
 from langchain.agents.middleware import AgentMiddleware
-from langchain.agents.middleware.types import ModelRequest
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
-from langchain_core.messages import AIMessage, HumanMessage, SystemMessage
+from langchain_core.messages import HumanMessage, SystemMessage
 
-from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackMiddleware
 from tests.helpers.agents import agent, last, run
 from tests.helpers.chat_models import look_up, model_at, serve
@@ -30,24 +28,6 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
 
 VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-
-
-@VERBS
-@pytest.mark.parametrize("name", ["openai", "anthropic"])
-async def test_the_agents_own_model_asks_once(
-    providers: ProviderServer, name: str, verb: str
-) -> None:
-    """Its SDK would ask three times: it is used through a copy, and stays as it was."""
-    dead = serve(providers, name, status=503)
-    alive = serve(providers, "anthropic" if name == "openai" else "openai", "hello")
-    primary, backup = model_at(dead), model_at(alive)
-    fields = dict(vars(primary))
-    for reset in ("iteration", "turn"):
-        dead.requests.clear()
-        made = agent(primary, FallbackMiddleware(backup, reset=reset))
-        assert last(await run(verb, made)).text == "hello"
-        assert len(dead.requests) == 1
-    assert {name: vars(primary)[name] for name in fields} == fields
 
 
 @VERBS
@@ -248,27 +228,3 @@ async def test_a_turn_goes_on_at_the_other_provider(providers: ProviderServer, v
     assert [len(one.provider.requests) for one in (primary, backup)] == [1, 2]
     assert "cache_control" not in json.dumps(backup.provider.bodies)
     assert answered["messages"][0].content == question.content
-
-
-@pytest.mark.parametrize("name", ["openai", "anthropic"])
-def test_what_was_made_for_a_provider_stays_with_it(providers: ProviderServer, name: str) -> None:
-    """Marked tools and an account's settings reach a fallback of the same provider alone."""
-    primary = model_at(serve(providers, "anthropic"))
-    backup = model_at(serve(providers, name))
-    given: Json = {"name": "find", "input_schema": {}, "cache_control": MARK}
-    settings = {"extra_body": {"mine": 1}, "temperature": 1.0}
-    request: Any = ModelRequest(model=primary, messages=[], tools=[given], model_settings=settings)
-    sent: list[Any] = []
-
-    def handle(asked: Any) -> Any:
-        sent.append(asked)
-        if len(sent) == 1:
-            raise StatusError(503)
-        return AIMessage("hi")
-
-    FallbackMiddleware(backup).wrap_model_call(request, handle)
-    kept = name == "anthropic"
-    assert ["cache_control" in one.tools[0] for one in sent] == [True, kept]
-    assert ["extra_body" in one.model_settings for one in sent] == [True, kept]
-    assert sent[1].model_settings["temperature"] == 1.0
-    assert given["cache_control"] is MARK

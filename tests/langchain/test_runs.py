@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import gc
-import warnings
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
 import pytest
@@ -131,17 +128,6 @@ async def test_name_tags_metadata_and_id_of_a_call(verb: str) -> None:
         assert run.metadata["m"] == 1
         assert "own" not in run.tags
         assert "own" not in run.metadata
-
-
-@pytest.mark.parametrize("verb", VERBS)
-async def test_a_handler_of_the_models_own_hears_the_call(verb: str) -> None:
-    """`callbacks=` at construction counts as for any chat model: each run once."""
-    runs = Runs()
-
-    await VERBS[verb](failing_over(callbacks=[runs]), "hi")
-
-    root = runs.check()
-    assert root.kind == "chain"
 
 
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
@@ -277,19 +263,6 @@ async def test_a_call_with_nobody_listening_opens_no_run(
     )
     assert failing_over().invoke("hi").text == "from backup"
     assert opened == []
-
-
-async def test_an_unread_stream_leaves_nothing_behind() -> None:
-    """A generator that was never started has opened no run, and warns of nothing."""
-    runs = Runs()
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        chunks = failing_over().stream("hi", {"callbacks": [runs]})
-        achunks = failing_over().astream("hi", {"callbacks": [runs]})
-        del chunks, achunks
-        gc.collect()
-        await asyncio.sleep(0)
-    assert runs.all == {}
 
 
 @pytest.mark.parametrize("verb", ALL)

@@ -11,7 +11,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
 
-from honcho_fallback import FallbackExhausted, TurnEnd, set_observers
+from honcho_fallback import FallbackExhausted, TurnEnd
 from honcho_fallback.testing import StatusError
 from honcho_fallback.tools import ToolLoopLimits
 from honcho_fallback_langchain import (
@@ -97,19 +97,6 @@ async def test_the_calls_of_a_run_are_one_turn(
     assert observer.outcome_of(*observer.ids[:3]) == "completed"
     assert observer.outcome_of(*observer.ids[3:]) == "completed"
     assert len(observer.ends) == 2
-
-
-@VERBS
-async def test_the_process_s_observer_makes_a_run_one_turn(verb: str) -> None:
-    """One that is set once for all policies is enough, also for a middleware made before."""
-    observer = Turns()
-    made = agent(dead(), FallbackMiddleware(chat("backup", *rounds())))
-    set_observers([observer])
-    try:
-        await run(verb, made)
-    finally:
-        set_observers(None)
-    assert observer.outcome_of(*observer.ids) == "completed"
 
 
 @VERBS
