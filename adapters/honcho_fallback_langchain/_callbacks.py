@@ -31,7 +31,6 @@ from typing import (
 from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler, BaseCallbackManager
 from langchain_core.callbacks.manager import ahandle_event, handle_event
 from langchain_core.tracers.base import BaseTracer
-from langchain_core.tracers.log_stream import LogStreamCallbackHandler
 
 from honcho_fallback_langchain._outputs import has_content
 
@@ -279,9 +278,7 @@ def show_tokens(callbacks: object) -> bool:
 
 @cache
 def _shows_tokens(kind: type) -> bool:
-    """Tell whether handlers of a class show tokens; a tracer only records them, all but one."""
-    if issubclass(kind, LogStreamCallbackHandler):
-        return True
+    """Tell whether handlers of a class show tokens; a tracer only records them."""
     if issubclass(kind, BaseTracer) or any(_is_langfuse(base) for base in kind.__mro__):
         return False
     return any(getattr(kind, name, None) not in _IDLE for name in _TOKENS)

@@ -53,12 +53,6 @@ def mistral(url: str) -> Any:
     return ChatMistralAI(model_name="mistral", api_key="k", base_url=url)
 
 
-def litellm(url: str) -> Any:
-    from langchain_litellm import ChatLiteLLM  # noqa: PLC0415 # its import reads the environment
-
-    return ChatLiteLLM(model="openai/gpt-5.5", api_key="k", api_base=url)
-
-
 # Who is asked, the form that it speaks, and in which event it says how its stream ended.
 MODELS: dict[str, tuple[Callable[[str], Any], wire.Form, str]] = {
     "openai": (gpt, wire.CHAT, '"finish_reason": "stop"'),
@@ -112,40 +106,6 @@ async def test_a_whole_stream_passes_and_one_without_its_end_does_not(
     broken = check_response(await read(serving(providers, make, cut(events, end)), way))
     assert broken is not None
     assert (broken.kind, broken.switchable) == ("malformed_response", True)
-
-
-def chunks_or_error(model: Any) -> Any:
-    """Return what a stream gave, or why it gave nothing."""
-    try:
-        return list(model.stream("hi"))
-    except Exception as error:  # noqa: BLE001 # LiteLLM's class for it is not in every release
-        return error
-
-
-@pytest.mark.filterwarnings("ignore::UserWarning", "ignore::DeprecationWarning")  # pydantic's
-def test_litellm_writes_an_end_of_its_own(
-    providers: ProviderServer, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Until 1.109.1 it ends any stream with "stop", as if whole; later it says what is missing."""
-    events = events_of(wire.CHAT)
-    for sent in (events, cut(events, '"finish_reason": "stop"')):
-        chunks = chunks_or_error(serving(providers, litellm, sent))
-        if isinstance(chunks, Exception):
-            assert sent != events
-            assert classify(chunks).switchable
-            continue
-        assert check_response(chunks) is None
-        assert read_answer(chunks).finish_reason == "stop"
-
-
-def test_anthropics_stream_without_usage_may_say_no_end(providers: ProviderServer) -> None:
-    """With stream_usage=False releases until 1.7.7 leave the stop reason out of whole streams."""
-    model = serving(
-        providers, lambda url: claude(url, stream_usage=False), events_of(wire.MESSAGES)
-    )
-    chunks = list(model.stream("hi"))
-    assert check_response(chunks) is None
-    assert read_answer(chunks).finish_reason in {None, "end_turn"}
 
 
 CALL: Json = wire.chat_call("c1", "look_up", {"city": "Oslo"})

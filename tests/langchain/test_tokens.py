@@ -82,12 +82,8 @@ async def amessages(asked: Any, seen: list[str]) -> None:
         seen.append(chunk.text)
 
 
-async def events_v1(asked: Any, seen: list[str]) -> None:
-    await events(asked, seen, "v1")
-
-
-async def events(asked: Any, seen: list[str], version: str = "v2") -> None:
-    async for event in asked.astream_events(HI, version=version):
+async def events(asked: Any, seen: list[str]) -> None:
+    async for event in asked.astream_events(HI):
         if event["event"] == "on_chat_model_stream":
             seen.append(event["data"]["chunk"].text)  # noqa: PERF401 # as above
 
@@ -126,15 +122,12 @@ async def queue_in_a_thread(asked: Any, seen: list[str]) -> None:
 READERS: dict[str, Any] = {
     one.__name__: one
     for one in (
-        messages, amessages, events, events_v1, events_v3, aevents_v3,
+        messages, amessages, events, events_v3, aevents_v3,
         console, aconsole, queue, queue_in_a_thread,
     )
 }  # fmt: skip
 
-pytestmark = pytest.mark.filterwarnings(
-    "ignore::langchain_core._api.LangChainBetaWarning",
-    "ignore:astream_events version='v1' is deprecated",
-)
+pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 
 
 def by_middleware(*models: Any, **options: Any) -> Any:
