@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
 import gc
-import threading
-import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -173,30 +170,3 @@ def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
 def content_listener() -> ContentListener:
     """Return an observer that hears prompts and answers."""
     return ContentListener()
-
-
-@pytest.fixture
-def sleeps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """Return what is slept from now on, in seconds; nobody waits for it.
-
-    Threads that run already, such as an exporter's of an earlier test, sleep as ever.
-    """
-    slept: list[float] = []
-    sleep, asleep = time.sleep, asyncio.sleep
-    strangers = {thread.ident for thread in threading.enumerate()} - {threading.get_ident()}
-
-    def note(seconds: float) -> None:
-        if threading.get_ident() in strangers:
-            sleep(seconds)
-        else:
-            slept.append(seconds)
-
-    async def anote(seconds: float, *result: Any) -> Any:
-        if threading.get_ident() in strangers:
-            return await asleep(seconds, *result)
-        slept.append(seconds)
-        return await asleep(0, *result)
-
-    monkeypatch.setattr(asyncio, "sleep", anote)
-    monkeypatch.setattr(time, "sleep", note)
-    return slept

@@ -397,9 +397,8 @@ def test_a_request_that_may_have_had_an_effect_is_not_made_again(
 
 
 @pytest.mark.parametrize("bucket", ["metadata", "litellm_metadata"])
-@pytest.mark.parametrize("cooldown", [None, Cooldown()])
-def test_a_request_stays_within_its_labels(  # fixtures and two tables
-    bench: Any, providers: ProviderServer, ask: Any, text: Any, bucket: str, cooldown: Any
+def test_a_request_stays_within_its_labels(
+    bench: Any, providers: ProviderServer, ask: Any, text: Any, bucket: str
 ) -> None:
     """`require` in its metadata, of deployments' tags; nothing of it reaches a provider."""
     providers["primary"].fail(500)
@@ -409,7 +408,7 @@ def test_a_request_stays_within_its_labels(  # fixtures and two tables
         bench.deployment("near", 2, tags=["eu"]),
         bench.deployment("spare", None, group="spares"),
     ]
-    config = FallbackConfig(cooldown=cooldown, wait=0)
+    config = FallbackConfig(wait=0)
     router, listener = bench.managed(config, models=models, fallbacks=[{"deriver": ["spares"]}])
     asked: Any = {**ASKED, bucket: {"require": ["eu"]}}
     assert text(ask(router, "completion", **asked)) == "hello from near"

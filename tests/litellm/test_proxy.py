@@ -227,18 +227,6 @@ def test_a_rate_limit_is_the_backups_answer(proxy: Proxy, upstream: ProviderServ
     assert raw.headers["x-honcho-fallback-reason"] == "rate_limit"
 
 
-@pytest.mark.parametrize("message", ["bad", "no tool named get_rate_limit"])
-def test_a_wrong_request_is_a_400_after_one_request(
-    message: str, proxy: Proxy, upstream: ProviderServer
-) -> None:
-    """The exact classifier: even where LiteLLM reads a rate limit in the text."""
-    upstream["primary"].fail(400, body={"error": {"message": message}})
-    with pytest.raises(openai.APIStatusError) as caught:
-        ask(proxy)
-    assert upstream.order == ["primary"]
-    assert caught.value.status_code in ({400} if message == "bad" else {400, 429})
-
-
 @pytest.mark.parametrize("endpoint", ["chat", "stream", "embeddings", "responses"])
 def test_an_errors_headers(endpoint: str, proxy: Proxy, upstream: ProviderServer) -> None:
     """What nobody answers says so in its headers, at each endpoint where LiteLLM lets it."""
