@@ -53,14 +53,9 @@ def as_it_thinks(
 ) -> tuple[list[Any], dict[str, None]]:
     """Return a history as Anthropic's model takes it in a tool loop, and what it is not asked.
 
-    Where it is asked to think, it refuses a turn whose tools another model has called: then it is
-    not asked to. Where it is not, it refuses the thoughts of that turn.
-
-    Args:
-        messages: The history, as this deployment accepts it but for thoughts.
-        asked: The settings that switch thinking on, by name.
-        made_by: The format, as ``can_think`` takes it.
-        others_think: Whether the thoughts may be another deployment's.
+    Where it is asked to think, by the settings of ``asked``, it refuses a turn whose tools another
+    model has called: then it is not asked to. Where it is not, it refuses the thoughts of that
+    turn, which are another deployment's.
     """
     if not all(isinstance(one, dict) for one in messages):
         return messages, {}  # LiteLLM says what is wrong with it

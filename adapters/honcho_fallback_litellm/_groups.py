@@ -257,11 +257,10 @@ def _known_of(model: str, provider: str | None) -> dict[str, Any]:
 
 
 def _identity_of(deployment: Deployment, model: str, provider: str | None) -> str:
-    """Return a deployment's identity in a shared cooldown: a hash, also of its key.
+    """Return a deployment's identity in a shared cooldown: a hash, the same in every process.
 
-    It is the same in every process and whatever Router holds it. A deployment without a readable
-    address or key (a role, a file, an environment variable that only LiteLLM reads) gets an
-    identity of this process alone, from all of its parameters.
+    Without a readable address or key (a role, a file, an environment variable that only LiteLLM
+    reads) it is this process's alone, of all parameters.
     """
     params = deployment["litellm_params"]
     endpoint = params.get("api_base") or params.get("base_url")

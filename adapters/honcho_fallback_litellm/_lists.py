@@ -7,6 +7,7 @@ call of the Router's endpoint, so that a chain is asked in its order and not shu
 from __future__ import annotations
 
 from contextlib import suppress
+from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from litellm.exceptions import ContentPolicyViolationError, ContextWindowExceededError
@@ -90,7 +91,7 @@ async def walk(router: Any, endpoint: Endpoint, request: dict[str, Any], error: 
         raise error
     ask = getattr(router, endpoint.name)
     place, context = "litellm_router", router
-    if hasattr(router, "settings"):
+    if "litellm_routing_ctx" in signature(run_async_fallback).parameters:
         from litellm.router_api import (  # noqa: PLC0415 # pyright: ignore[reportMissingTypeStubs] # absent before 1.109
             RoutingContext,
         )

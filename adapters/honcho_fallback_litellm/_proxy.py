@@ -97,14 +97,7 @@ class FallbackProxyHandler(CustomLogger):
         return f"{type(self).__name__}: {state}"
 
     def attach(self, router: Any) -> bool:
-        """Register with a Router, unless that is done.
-
-        Args:
-            router: The Proxy's, or None.
-
-        Returns:
-            Whether the strategy is in force.
-        """
+        """Register with the Proxy's Router, unless that is done; tell whether that worked."""
         if router is None:
             self._report(_NO_ROUTER)
             return False
@@ -133,12 +126,7 @@ class FallbackProxyHandler(CustomLogger):
     async def async_post_call_failure_hook(
         self, request_data: dict[str, Any], original_exception: Exception, *_: Any, **__: Any
     ) -> None:
-        """Keep what an error's record says for its response's headers.
-
-        Args:
-            request_data: The request; LiteLLM hands it to the hook for the headers as well.
-            original_exception: What the Router raised.
-        """
+        """Keep what an error's record says for the hook below, which gets the same request."""
         record = getattr(original_exception, "record", None)
         if isinstance(record, CallRecord):
             request_data[_HEADERS] = {**headers_of(record), **_wait_of(record)}
@@ -146,12 +134,7 @@ class FallbackProxyHandler(CustomLogger):
     async def async_post_call_response_headers_hook(
         self, data: dict[str, Any], *_: Any, response: Any = None, **__: Any
     ) -> dict[str, str] | None:
-        """Return the headers of an error's response; an answer brings its own.
-
-        Args:
-            data: The request.
-            response: The answer, or None.
-        """
+        """Return the headers of an error's response; an answer brings its own."""
         return data.pop(_HEADERS, None) if response is None else None
 
     def _begin(self) -> asyncio.Task[None] | None:

@@ -95,9 +95,6 @@ class RouterCall:
 
         A deployment that cools down is asked after the others: one that may have recovered is
         better than an error that is certain.
-
-        Args:
-            rotation: Whom LiteLLM would choose from; None where the group is no chain.
         """
         chain, required, request = self.of_group, self.required, self.request
         respects_cooldown = self.chains.respects_cooldown
@@ -169,7 +166,6 @@ class RouterCall:
         return attach(self.chain.policy.call(self.ask, run=self.run), self.run.record)
 
     async def aask(self, attempt: Attempt) -> Any:
-        """Ask LiteLLM for one deployment's answer, in this task."""
         self.attempt = attempt
         try:
             return self._with_cost(await self.own(**self._narrowed(attempt)))
@@ -178,7 +174,6 @@ class RouterCall:
             raise
 
     def ask(self, attempt: Attempt) -> Any:
-        """Ask LiteLLM for one deployment's answer, in this thread."""
         self.attempt = attempt
         try:
             return self._with_cost(self.own(**self._narrowed(attempt)))
@@ -194,7 +189,6 @@ class RouterCall:
         return answer
 
     async def aopen(self, attempt: Attempt) -> AsyncIterator[Any]:
-        """Ask LiteLLM for one deployment's stream, in this task."""
         self.opened, self.has_begun = await self.aask(attempt), False
         if not is_stream(self.opened):
             return _once(self.opened)
@@ -202,7 +196,6 @@ class RouterCall:
         return events_of(self.opened, attempt) if is_messages else self.opened
 
     def open(self, attempt: Attempt) -> Iterator[Any]:
-        """Ask LiteLLM for one deployment's stream, in this thread."""
         self.opened, self.has_begun = self.ask(attempt), False
         return self.opened if is_stream(self.opened) else iter((self.opened,))
 
@@ -338,11 +331,7 @@ class RouterCall:
     # The end.
 
     def final(self, error: Exception) -> Exception:
-        """Return what the caller gets: the last error of a provider's, in LiteLLM's class.
-
-        Args:
-            error: What the policy raised, or LiteLLM where it was asked.
-        """
+        """Return what the caller gets: the last error of a provider's, in LiteLLM's class."""
         if not self.asks_chain:
             return error
         if isinstance(error, DeadlineExceeded | OutcomeUnknown | StreamInterrupted):

@@ -113,11 +113,7 @@ class FallbackRoutingStrategy:
         return self
 
     def is_registered(self, router: Any) -> bool:
-        """Tell whether this strategy chooses for a Router.
-
-        Args:
-            router: A ``litellm.Router``.
-        """
+        """Tell whether this strategy chooses for a Router."""
         if router is None or self._router is None:
             return False
         return self.registration is not None and self._router() is router
