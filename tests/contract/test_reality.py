@@ -387,36 +387,23 @@ UNREACHED = LOST._replace(requests=None)
 DISTRUSTED = LOST._replace(transient=False)
 SILENT = Cell("timeout", soon=False)
 UNREADABLE = Cell("malformed_response")
+NOBODY = (
+    "port closed",
+    "two addresses, both closed",
+    "name unknown",
+    "resolver says try again",
+    "network unreachable",
+    "no route to host",
+    "proxy down",
+)
 EXPECTED = {
-    "port closed": UNREACHED,
-    "two addresses, both closed": UNREACHED,
-    "name unknown": UNREACHED,
-    "resolver says try again": UNREACHED,
-    "network unreachable": UNREACHED,
-    "no route to host": UNREACHED,
+    **dict.fromkeys(WAYS, LOST),
+    **dict.fromkeys(NOBODY, UNREACHED),
     "connecting is silent": SILENT._replace(requests=None),
-    "reset at once": LOST,
-    "closed without an answer": LOST,
-    "reset in the status line": LOST,
-    "reset in the headers": LOST,
-    "reset in the body": LOST,
-    "reset in a stream, before content": LOST,
     "reset in a stream, after content": LOST._replace(transient=None, outcome="interrupted"),
-    "no answer": SILENT,
-    "no first token": SILENT,
-    "kept connection dies": LOST,
-    "TLS wanted, plain spoken": LOST,
-    "plain wanted, TLS spoken": LOST,
-    "certificate expired": DISTRUSTED,
-    "certificate signed by itself": DISTRUSTED,
-    "certificate of another host": DISTRUSTED,
-    "proxy down": UNREACHED,
-    "proxy says 407": LOST,
-    "proxy says 502": LOST,
-    "gzip is broken": UNREADABLE,
-    "200 with HTML": UNREADABLE,
-    "200 with nothing": UNREADABLE,
-    "200 with half a JSON": UNREADABLE,
+    **dict.fromkeys(("no answer", "no first token"), SILENT),
+    **{way: DISTRUSTED for way in WAYS if way.startswith("certificate")},
+    **{way: UNREADABLE for way in WAYS if way.startswith(("200 with", "gzip"))},
 }
 # aiohttp takes a body that it cannot unpack for a lost connection.
 AIOHTTP = (

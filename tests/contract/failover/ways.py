@@ -141,35 +141,37 @@ def _timeout(attempt: Attempt) -> float:
     return min(attempt.timeout or CLIENT_TIMEOUT, CLIENT_TIMEOUT)
 
 
-def _targets(make: Callable[[str], Any], primary: str, fallback: str) -> list[Target]:
-    return [
-        Target(PRIMARY_MODEL, provider="openai", client=make(primary)),
-        Target(FALLBACK_MODEL, provider="openai", client=make(fallback), prefill=True),
+def _client(kind: Any, url: str, retries: int = 0, **options: Any) -> Any:
+    given = {"api_key": KEY, "timeout": CLIENT_TIMEOUT, "max_retries": retries}
+    return kind(base_url=f"{url}/v1", **given, **options)
+
+
+def _policy(
+    kind: Any, primary: str, fallback: str, profile: Profile, **options: Any
+) -> FallbackPolicy:
+    first, second = (_client(kind, url, **options) for url in (primary, fallback))
+    targets = [
+        Target(PRIMARY_MODEL, provider="openai", client=first),
+        Target(FALLBACK_MODEL, provider="openai", client=second, prefill=True),
     ]
+    return FallbackPolicy(targets, profile.config())
 
 
-def _request(attempt: Attempt) -> dict[str, Any]:
-    """Return what an attempt asks: with the beginning of the answer, where there is one."""
+def _ask(attempt: Attempt) -> Any:
+    """Ask for a stream: with the beginning of the answer, where there is one."""
     request = {**STREAMED, "model": attempt.target.model, "timeout": _timeout(attempt)}
     if attempt.partial:
         begun = {"role": "assistant", "content": attempt.partial}
         request["messages"] = [*MESSAGES, begun]
-    return request
+    return attempt.target.client.chat.completions.create(**request)
 
 
 def core_async(primary: str, fallback: str, profile: Profile) -> Ask:
-    def client(url: str) -> openai.AsyncOpenAI:
-        return openai.AsyncOpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0)
-
-    policy = FallbackPolicy(_targets(client, primary, fallback), profile.config())
-
-    def ask(attempt: Attempt) -> Any:
-        chat = attempt.target.client.chat.completions
-        return chat.create(**_request(attempt))
+    policy = _policy(openai.AsyncOpenAI, primary, fallback, profile)
 
     async def read() -> Answer:
         page = Page()
-        async for chunk in policy.astream(ask, partial=profile.partial):
+        async for chunk in policy.astream(_ask, partial=profile.partial):
             _show_chunk(page, chunk, by_id=profile.replaces)
         return page.answer()
 
@@ -180,20 +182,12 @@ def core_sync(primary: str, fallback: str, profile: Profile) -> Ask:
     """``policy.stream`` over ``OpenAI``, in a thread; its sockets are the loop's, for the time."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, IdleLoop)
-
-    def client(url: str) -> openai.OpenAI:
-        http = openai.DefaultHttpxClient(transport=transport_of(loop))
-        return openai.OpenAI(base_url=f"{url}/v1", api_key=KEY, max_retries=0, http_client=http)
-
-    policy = FallbackPolicy(_targets(client, primary, fallback), profile.config())
-
-    def ask(attempt: Attempt) -> Any:
-        chat = attempt.target.client.chat.completions
-        return chat.create(**_request(attempt))
+    http = openai.DefaultHttpxClient(transport=transport_of(loop))
+    policy = _policy(openai.OpenAI, primary, fallback, profile, http_client=http)
 
     def read() -> Answer:
         page = Page()
-        for chunk in policy.stream(ask, partial=profile.partial):
+        for chunk in policy.stream(_ask, partial=profile.partial):
             _show_chunk(page, chunk, by_id=profile.replaces)
         return page.answer()
 
@@ -368,11 +362,8 @@ def router_with_fallbacks(primary: str, fallback: str, _: Profile) -> Ask:
 # The Agents SDK.
 
 
-def _sdk_model(url: str, model: str, retries: int = RETRIES) -> agents.Model:
-    client = openai.AsyncOpenAI(
-        base_url=f"{url}/v1", api_key=KEY, timeout=CLIENT_TIMEOUT, max_retries=retries
-    )
-    return agents.OpenAIChatCompletionsModel(model, client)
+def _sdk_model(url: str, model: str) -> agents.Model:
+    return agents.OpenAIChatCompletionsModel(model, _client(openai.AsyncOpenAI, url, RETRIES))
 
 
 def _read_run(model: agents.Model) -> Ask:
@@ -409,9 +400,7 @@ def agents_sdk_alone(primary: str, _fallback: str, _: Profile) -> Ask:
 
 
 def _pydantic_model(url: str, model: str) -> OpenAIChatModel:
-    client = openai.AsyncOpenAI(
-        base_url=f"{url}/v1", api_key=KEY, timeout=CLIENT_TIMEOUT, max_retries=RETRIES
-    )
+    client = _client(openai.AsyncOpenAI, url, RETRIES)
     return OpenAIChatModel(model, provider=OpenAIProvider(openai_client=client))
 
 
@@ -445,44 +434,30 @@ def pydantic_ai_with_theirs(primary: str, fallback: str, _: Profile) -> Ask:
 ALONE = "Agents SDK, one model"  # which has no fallback
 PRINTED = "LangChain agent, `ModelFallbackMiddleware`, tokens printed as they come"
 
+TWO, THREE = ("final", "replace"), ("final", "replace", "continue")
+OWN_OF_A_MODEL, OWN_OF_AN_AGENT = (
+    "LangChain, `with_fallbacks`",
+    "LangChain agent, `ModelFallbackMiddleware`",
+)
+OWN_OF_A_CHAIN = f"{OWN_OF_A_MODEL} before a parser"
 WAYS = {
     way.name: way
     for way in (
-        Way("openai SDK, `policy.astream`", core_async, takes=("final", "replace", "continue")),
-        Way("openai SDK, `policy.stream`", core_sync, takes=("final", "replace", "continue")),
-        Way(
-            "LangChain, `FallbackChatModel`",
-            chat_model,
-            "LangChain, `with_fallbacks`",
-            takes=("final", "replace"),
-        ),
-        Way(
-            "LangChain, `FallbackChatModel` before a parser",
-            chain,
-            "LangChain, `with_fallbacks` before a parser",
-            takes=("final", "replace"),
-        ),
-        Way(
-            "LangChain agent, `FallbackMiddleware`",
-            agent,
-            "LangChain agent, `ModelFallbackMiddleware`",
-            takes=("final", "replace"),
-        ),
-        Way(
-            "LangChain agent, `FallbackChatModel`",
-            agent_on_model,
-            "LangChain agent, `ModelFallbackMiddleware`",
-            takes=("final", "replace"),
-        ),
+        Way("openai SDK, `policy.astream`", core_async, takes=THREE),
+        Way("openai SDK, `policy.stream`", core_sync, takes=THREE),
+        Way("LangChain, `FallbackChatModel`", chat_model, OWN_OF_A_MODEL, TWO),
+        Way("LangChain, `FallbackChatModel` before a parser", chain, OWN_OF_A_CHAIN, TWO),
+        Way("LangChain agent, `FallbackMiddleware`", agent, OWN_OF_AN_AGENT, TWO),
+        Way("LangChain agent, `FallbackChatModel`", agent_on_model, OWN_OF_AN_AGENT, TWO),
         Way("LiteLLM, `FallbackRoutingStrategy`", router, "LiteLLM Router, `fallbacks`"),
         Way("Agents SDK, `FallbackModel`", agents_sdk, ALONE),
         Way("Pydantic AI, `FallbackModel`", pydantic_ai, "Pydantic AI, its own `FallbackModel`"),
     )
 }
 CONTROLS: dict[str, Build] = {
-    "LangChain, `with_fallbacks`": with_fallbacks,
-    "LangChain, `with_fallbacks` before a parser": chain_with_fallbacks,
-    "LangChain agent, `ModelFallbackMiddleware`": agent_with_theirs,
+    OWN_OF_A_MODEL: with_fallbacks,
+    OWN_OF_A_CHAIN: chain_with_fallbacks,
+    OWN_OF_AN_AGENT: agent_with_theirs,
     PRINTED: partial(agent_with_theirs, by_id=False),
     "LiteLLM Router, `fallbacks`": router_with_fallbacks,
     ALONE: agents_sdk_alone,
