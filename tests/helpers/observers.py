@@ -9,7 +9,7 @@ from honcho_fallback import FallbackObserver, set_observers
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from honcho_fallback import CallContent, CallRecord, CallStart, Restore, Switch, TurnEnd
+    from honcho_fallback import CallContent, CallRecord, CallStart, Restore, Switch
 
 
 class Listener(FallbackObserver):
@@ -58,23 +58,10 @@ class Noting(FallbackObserver):
     def __init__(self) -> None:
         self.events: list[Any] = []
 
-    def on_start(self, call: CallStart, /) -> None:
-        self.events.append(call)
+    def keep(self, event: Any, /) -> None:
+        self.events.append(event)
 
-    def on_content(self, content: CallContent, /) -> None:
-        self.events.append(content)
-
-    def on_switch(self, switch: Switch, /) -> None:
-        self.events.append(switch)
-
-    def on_finish(self, record: CallRecord, /) -> None:
-        self.events.append(record)
-
-    def on_restore(self, restore: Restore, /) -> None:
-        self.events.append(restore)
-
-    def on_turn_end(self, turn: TurnEnd, /) -> None:
-        self.events.append(turn)
+    on_start = on_content = on_switch = on_finish = on_restore = on_turn_end = keep
 
     @property
     def kinds(self) -> list[str]:

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from tests.helpers.wire import Json
 
@@ -28,6 +28,19 @@ def _words(text: str) -> frozenset[str]:
 
 def _unknown_fields(where: str, part: Json, known: Sequence[str]) -> list[str]:
     return [f"{where}.{name}: extra inputs are not permitted" for name in part.keys() - {*known}]
+
+
+def _faults_of_parts(
+    where: str, content: list[Json], known: Mapping[str, Sequence[str]]
+) -> list[str]:
+    faults = []
+    for at, part in enumerate(content):
+        place, kind = f"{where}.content[{at}]", str(part.get("type"))
+        if kind in known:
+            faults += _unknown_fields(place, part, ("type", *known[kind]))
+        else:
+            faults.append(f"{place}: invalid value {kind!r}")
+    return faults
 
 
 class Rules:
@@ -198,29 +211,6 @@ class AnthropicRules(Rules):
         return [*faults, *(f"tool_use {name} without a tool_result" for name in open_calls)]
 
 
-class GeminiRules(Rules):
-    """The generateContent API, in the names of its SDK."""
-
-    knows = _words("contents")
-    remembered = frozenset({"thought_signature"})
-    data: ClassVar[frozenset[str]] = _words(
-        "file_data function_call function_response inline_data text"
-    )
-
-    def _faults(self, body: Json) -> list[str]:
-        faults = []
-        for at, content in enumerate(body["contents"]):
-            if not content.get("parts"):
-                faults.append(f"contents[{at}]: parts must not be empty")
-            for place, part in enumerate(content.get("parts") or []):
-                if len(part) != 1 or not part.keys() <= self.data:
-                    names = sorted(part)
-                    faults.append(f"contents[{at}].parts[{place}]: {names} is no part")
-                if "inline_data" in part and not part["inline_data"].get("mime_type"):
-                    faults.append(f"contents[{at}].parts[{place}]: mime_type required")
-        return faults
-
-
 class GoogleRules(Rules):
     """The generateContent API as it is on the wire: signatures are checked as Gemini 3 does."""
 
@@ -238,8 +228,8 @@ class GoogleRules(Rules):
         open_calls: list[str] = []
         for at, content in enumerate(_camel(body["contents"])):
             where = f"contents[{at}]"
-            if content.get("role") not in {"user", "model"} or not content.get("parts"):
-                faults.append(f"{where}: a role and parts are required")
+            if content.get("role") not in {"user", "model"}:
+                faults.append(f"{where}: a role is required")
             names = [
                 part["functionResponse"]["name"] for part in _parts(content, "functionResponse")
             ]
@@ -250,12 +240,27 @@ class GoogleRules(Rules):
             signature = calls[0].get("thoughtSignature") if calls else None
             if calls and signature not in self.wrote | self.unsigned:
                 faults.append(f"{where}: function call is missing a thought_signature")
-            for place, part in enumerate(content.get("parts") or []):
-                fields = part.keys() - {"thought", "thoughtSignature"}
-                if len(fields) != 1 or not fields <= self.data:
-                    faults.append(f"{where}.parts[{place}]: {sorted(part)} is no part")
-                if "inlineData" in part and not part["inlineData"].get("mimeType"):
-                    faults.append(f"{where}.parts[{place}]: mimeType required")
+            faults += self.faults_of_parts(where, content)
+        return faults
+
+    def faults_of_parts(self, where: str, content: Json) -> list[str]:
+        faults = [] if content.get("parts") else [f"{where}: parts must not be empty"]
+        for place, part in enumerate(content.get("parts") or []):
+            fields = part.keys() - {"thought", "thoughtSignature"}
+            if len(fields) != 1 or not fields <= self.data:
+                faults.append(f"{where}.parts[{place}]: {sorted(part)} is no part")
+            if "inlineData" in part and not part["inlineData"].get("mimeType"):
+                faults.append(f"{where}.parts[{place}]: mimeType required")
+        return faults
+
+
+class GeminiRules(GoogleRules):
+    """The same of contents alone, as an integration writes them: whose they are is not known."""
+
+    def _faults(self, body: Json) -> list[str]:
+        faults: list[str] = []
+        for at, content in enumerate(_camel(body["contents"])):
+            faults += self.faults_of_parts(f"contents[{at}]", content)
         return faults
 
 
@@ -334,15 +339,9 @@ class ChatRules(Rules):
             return [] if has_calls else [f"{where}.content: expected a string, got null"]
         if isinstance(content, str):
             return []
+        known = {kind: (kind,) for kind in self.parts.get(message["role"], ("text",))}
         faults = [] if content else [f"{where}.content: empty array"]
-        for at, part in enumerate(content):
-            place = f"{where}.content[{at}]"
-            kind = part.get("type")
-            if kind not in self.parts.get(message["role"], ("text",)):
-                faults.append(f"{place}: invalid value {kind!r}")
-            else:
-                faults += _unknown_fields(place, part, ("type", kind))
-        return faults
+        return faults + _faults_of_parts(where, content, known)
 
     @staticmethod
     def _calls(where: str, calls: list[Json]) -> list[str]:
@@ -434,11 +433,4 @@ class ResponsesRules(Rules):
         if isinstance(item["content"], str):
             return []
         known = self.parts.get(item["role"], self.user_parts)
-        faults = []
-        for at, part in enumerate(item["content"]):
-            place, kind = f"{where}.content[{at}]", part.get("type")
-            if kind not in known:
-                faults.append(f"{place}: invalid value {kind!r}")
-            else:
-                faults += _unknown_fields(place, part, ("type", *known[kind]))
-        return faults
+        return _faults_of_parts(where, item["content"], known)
