@@ -74,39 +74,19 @@ def by_the_core() -> object:
     return lambda: policy.call(ask)
 
 
-def chat_model(*, fails: bool) -> Any:
-    messages = pytest.importorskip("langchain_core.messages")
-    models = pytest.importorskip("langchain_core.language_models")
-    outputs = pytest.importorskip("langchain_core.outputs")
-    down = StatusError(503)
-
-    class Model(models.BaseChatModel):  # type: ignore[misc, name-defined] # found at run time
-        name: str = "backup"
-
-        @property
-        def _llm_type(self) -> str:
-            return "fake"
-
-        def _generate(self, *_: Any, **__: Any) -> Any:
-            if fails:
-                raise down
-            answer = messages.AIMessage("hello")
-            return outputs.ChatResult(generations=[outputs.ChatGeneration(message=answer)])
-
-    return Model()
-
-
 def by_a_chat_model() -> object:
     adapter = pytest.importorskip("honcho_fallback_langchain")
-    model = adapter.FallbackChatModel(chat_model(fails=True), chat_model(fails=False))
+    models = pytest.importorskip("tests.helpers.chat_models")
+    model = adapter.FallbackChatModel(models.dead(), models.alive())
     return lambda: model.invoke("hi")
 
 
 def by_an_agent() -> object:
     agents = pytest.importorskip("langchain.agents")
     adapter = pytest.importorskip("honcho_fallback_langchain")
-    middleware = adapter.FallbackMiddleware(chat_model(fails=False))
-    agent = agents.create_agent(chat_model(fails=True), middleware=[middleware])
+    models = pytest.importorskip("tests.helpers.chat_models")
+    middleware = adapter.FallbackMiddleware(models.alive())
+    agent = agents.create_agent(models.dead(), middleware=[middleware])
     return lambda: agent.invoke({"messages": [("user", "hi")]})
 
 

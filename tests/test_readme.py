@@ -32,7 +32,7 @@ from honcho_fallback.cli._app import app
 from honcho_fallback.records import JsonlObserver, read_records
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import load_policies
-from tests.helpers.litellm_runs import litellm_left_clean
+from tests.helpers.litellm_runs import THEIRS, litellm_left_clean
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_answer, chat_call
 
@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer, SeenRequest
 
 pytest_plugins = ["pytester"]
+pytestmark = [pytest.mark.filterwarnings(one) for one in THEIRS]
 
 ROOT = Path(__file__).resolve().parent.parent
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
@@ -207,13 +208,8 @@ ASKED = {
 
 
 @pytest.mark.parametrize("page", sorted(page for page in PAGES if examples(PAGES[page])))
-# Other people's warnings, which would become errors in the middle of LiteLLM's error handling.
-@pytest.mark.filterwarnings("ignore::UserWarning:pydantic")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:litellm")
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 # The Agents SDK leaves the thread's event loop to Pydantic AI, which begins in it again.
 @pytest.mark.filterwarnings("ignore:asynchronous generator:ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.usefixtures("process_left_clean")
 def test_every_example_runs(
     page: str,
@@ -318,10 +314,6 @@ def deriver(providers: ProviderServer, monkeypatch: pytest.MonkeyPatch) -> Provi
     [(1, "noon\n"), (2, "noon\n['Alice likes tea']\n")],
     ids=["policies", "chat models"],
 )
-@pytest.mark.filterwarnings("ignore::UserWarning:pydantic")
-@pytest.mark.filterwarnings("ignore::DeprecationWarning:litellm")
-@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 def test_honchos_models_answer_in_other_programs(
     deriver: ProviderServer,
     capsys: pytest.CaptureFixture[str],

@@ -16,7 +16,7 @@ import openai
 import pytest
 import requests
 
-from honcho_fallback import FallbackPolicy, Target, classify
+from honcho_fallback import classify
 from tests.helpers.own_rules import loaded, of_provider
 
 if TYPE_CHECKING:
@@ -158,18 +158,3 @@ def test_a_models_sdk_asks_nobody_else(nobody: str) -> None:
     error = failure_of(client.models.list)
     assert isinstance(error.__cause__, httpx.ConnectError | httpx2.ConnectError)
     assert classify(error).kind == "connection"
-
-
-def test_another_services_failure_asks_no_other_model(httpserver: HTTPServer) -> None:
-    """The caller gets the client's own error after one request."""
-    httpserver.expect_request(ISSUE).respond_with_data("down", status=502)
-    asked: list[str] = []
-
-    def ask(attempt: Any) -> None:
-        asked.append(attempt.target.name)
-        by_httpx("GET", httpserver.url_for(ISSUE))
-
-    policy = FallbackPolicy([Target("primary"), Target("fallback")])
-    with pytest.raises(httpx.HTTPStatusError):
-        policy.call(ask)
-    assert asked == ["primary"]
