@@ -18,11 +18,12 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import Clock, StatusError
 from tests.helpers.observers import Listener
-from tests.helpers.prefix_bill import TTL, PrefixBill
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from honcho_fallback import Attempt
 
 DOWN = StatusError(503)
 
@@ -276,12 +277,43 @@ def test_another_reset_is_refused(wrong: Any) -> None:
         pair().session("")
 
 
+class PrefixBill:
+    """Be providers that keep a prompt's beginning for a while, and bill what they read again less.
+
+    Args:
+        clock: The time in seconds.
+        down: From when to when the primary answers 503.
+    """
+
+    ttl = 300.0  # seconds that a prefix is kept after it was used
+    shortest = 1024  # tokens below which nothing is kept
+    cached_price = 0.1  # of a token that was read before
+
+    def __init__(self, clock: Clock, down: tuple[float, float]) -> None:
+        self.clock, self.down = clock, down
+        self.prompt = 0  # tokens of the conversation so far
+        self.cost = 0.0
+        self._kept: dict[str, tuple[int, float]] = {}
+
+    def ask(self, attempt: Attempt) -> dict[str, Any]:
+        """Answer with what was read from a cache, or with a 503."""
+        model, now = attempt.target.model, self.clock()
+        if model == "primary" and self.down[0] <= now < self.down[1]:
+            raise DOWN
+        prefix, until = self._kept.get(model, (0, 0.0))
+        tokens = prefix if now < until else 0
+        self.cost += self.prompt - tokens + self.cached_price * tokens
+        if self.prompt >= self.shortest:
+            self._kept[model] = self.prompt, now + self.ttl
+        return read(tokens)
+
+
 def cost_of_a_conversation(reset: Any, minutes: int) -> int:
     """Run 20 turns of three calls, one a minute, with an outage in the middle; tokens to pay."""
     clock = Clock()
     with clock.installed():
         policy, begins = pair(reset), clock() + 540
-        bill = PrefixBill(clock, {"primary": (begins, begins + 60 * minutes)})
+        bill = PrefixBill(clock, (begins, begins + 60 * minutes))
         for _ in range(20):
             with policy.session("s"):
                 for _ in range(3):
@@ -296,4 +328,4 @@ def test_a_session_costs_least(minutes: int) -> None:
     """Who goes back pays anew for what the conversation has become: after a longer outage all."""
     turn, iteration = (cost_of_a_conversation(one, minutes) for one in ("turn", "iteration"))
     assert cost_of_a_conversation("session", minutes) < turn <= iteration
-    assert Sessions().ttl == TTL
+    assert Sessions().ttl == PrefixBill.ttl
