@@ -14,23 +14,6 @@ import honcho_fallback
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
-EXTRAS = {
-    "agents",
-    "all",
-    "cli",
-    "honcho",
-    "langchain",
-    "langfuse",
-    "litellm",
-    "notebooks",
-    "openai-agents",
-    "otel",
-    "prometheus",
-    "providers",
-    "pydantic-ai",
-    "redis",
-}
-
 PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["packages"]
 
 
@@ -67,11 +50,6 @@ def test_the_version_stands_once() -> None:
     """``__version__`` is what the distribution says of itself."""
     assert PROJECT["project"]["dynamic"] == ["version"]
     assert honcho_fallback.__version__ == version("honcho-fallback")
-
-
-def test_the_extras_are_the_documented_ones() -> None:
-    """Each extra exists under the name that error messages and README give."""
-    assert {*PROJECT["project"]["optional-dependencies"]} == EXTRAS
 
 
 def test_constraints_are_plain_versions() -> None:

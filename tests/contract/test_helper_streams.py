@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from itertools import chain
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import anthropic
 import openai
@@ -49,22 +49,19 @@ def client_of(sdk: Any, events: Iterable[str | Callable[[], None]]) -> Any:
     return sdk.Client(api_key="k", max_retries=0, http_client=client)
 
 
-def chat_helper(attempt: Attempt) -> Any:
-    client = cast("openai.OpenAI", attempt.target.client)
+def chat_helper(client: Any) -> Any:
     return client.chat.completions.stream(model="m", messages=MESSAGE)
 
 
-def responses_helper(attempt: Attempt) -> Any:
-    return cast("openai.OpenAI", attempt.target.client).responses.stream(model="m", input="hi")
+def responses_helper(client: Any) -> Any:
+    return client.responses.stream(model="m", input="hi")
 
 
-def messages_helper(attempt: Attempt) -> Any:
-    client = cast("anthropic.Anthropic", attempt.target.client)
+def messages_helper(client: Any) -> Any:
     return client.messages.stream(model="m", max_tokens=9, messages=MESSAGE)
 
 
-def raw_response(attempt: Attempt) -> Any:
-    client = cast("openai.OpenAI", attempt.target.client)
+def raw_response(client: Any) -> Any:
     return client.chat.completions.with_streaming_response.create(model="m", messages=MESSAGE)
 
 
@@ -84,7 +81,7 @@ def test_a_manager_that_nobody_entered_is_no_answer(sdk: Any, helper: Any, verb:
     run = policy.start()
     fix = "write `async with" if is_async else "write `with"
     with pytest.raises(FallbackConfigError, match=f"a manager .* to policy.{verb}; {fix}"):
-        asked_by(verb, policy, helper, run=run)
+        asked_by(verb, policy, lambda attempt: helper(attempt.target.client), run=run)
     assert run.record.outcome == "rejected"
 
 
@@ -96,8 +93,8 @@ def events_of(sdk: Any, text: str) -> list[Any]:
 def said_by(event: Any) -> str:
     """Read a helper's event as its users do."""
     if event.type == "content.delta":
-        return cast("str", event.delta)
-    return cast("str", event.text) if event.type == "text" else ""
+        return str(event.delta)
+    return str(event.text) if event.type == "text" else ""
 
 
 STREAMS = pytest.mark.parametrize(
@@ -112,7 +109,7 @@ def asks(helper: Any, reads: Any) -> Any:
     """Hand on a helper's events, or those alone that say a text."""
 
     def ask(attempt: Attempt) -> Any:
-        with helper(attempt) as events:
+        with helper(attempt.target.client) as events:
             yield from filter(reads, events)
 
     return ask
