@@ -125,14 +125,12 @@ def test_a_first_failure_changes_rooms_seldom(make: Any, most: int) -> None:
 
 
 def name_of(path: Path) -> str:
-    """Name a module as it is imported."""
     parts = path.with_suffix("").relative_to(ROOT).parts
     parts = parts[1:] if parts[0] == "adapters" else parts
     return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
 
 
 def imported(path: Path, names: set[str]) -> Iterator[str]:
-    """Name the modules of ours that a file imports."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.module:
             inner = {f"{node.module}.{alias.name}" for alias in node.names} & names
@@ -239,7 +237,6 @@ _SLACK = 20
 
 
 def lines_of(places: Iterable[str]) -> int:
-    """Count the lines of the Python files in some places."""
     within = [path for path in SOURCES if any(path.is_relative_to(ROOT / one) for one in places)]
     return sum(len(path.read_text("utf-8").splitlines()) for path in within)
 

@@ -63,18 +63,15 @@ MESSAGES = [{"role": "user", "content": "What time is it?"}]
 
 
 def blocks(text: str, wanted: str) -> list[str]:
-    """Return the blocks of code in one language."""
     found = re.findall(r"^```(\w+)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE)
     return [code for language, code in found if language == wanted]
 
 
 def is_test_file(code: str) -> bool:
-    """Whether a block is for pytest to run."""
     return re.search(r"^(async )?def test_", code, re.MULTILINE) is not None
 
 
 def section(page: str, title: str) -> str:
-    """Return one section of a page."""
     return PAGES[page].partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
@@ -92,7 +89,6 @@ class Example(NamedTuple):
 
 
 def examples(text: str) -> list[Example]:
-    """Return a page's examples in their order."""
     found = re.findall(
         r"^```python\n(.*?)^```$(?:\n\n```text\n(.*?)^```$)?", text, re.DOTALL | re.MULTILINE
     )

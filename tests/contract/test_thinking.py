@@ -71,8 +71,6 @@ def thinking_of(speaker: Any) -> dict[str, Any]:
 
 
 class LiteLLM:
-    """A Router with a history of chat messages."""
-
     async def loop(self, speakers: list[Any], urls: list[str]) -> str:
         models: list[Any] = []
         for rank, (speaker, url) in enumerate(zip(speakers, urls, strict=True)):
@@ -147,8 +145,6 @@ class OpenAIAgents:
 
 
 class PydanticAI:
-    """An agent, whose run is read as a whole or as a stream."""
-
     def __init__(self, *, streams: bool = False) -> None:
         self.streams = streams
 

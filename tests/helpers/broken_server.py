@@ -42,8 +42,6 @@ _LENGTH = re.compile(rb"(?i)content-length: (\d+)")
 
 
 class Request(NamedTuple):
-    """Hold what a client sent: the path and the document."""
-
     path: str
     document: dict[str, Any]
 
@@ -63,8 +61,6 @@ class Request(NamedTuple):
 
 
 class Connection:
-    """Be the server's end of one connection."""
-
     def __init__(self, sock: socket.socket, server: BrokenServer) -> None:
         self._sock = sock
         self.server = server
@@ -243,8 +239,6 @@ def _silent(connection: Connection) -> None:
 def _sends(
     write: Callable[[Request], bytes], *, reset: bool = True
 ) -> Callable[[Connection], None]:
-    """Answer a request with some bytes, and end the connection, in order or with a reset."""
-
     def serve(connection: Connection) -> None:
         connection.send(write(connection.read()))
         if reset:
@@ -314,7 +308,6 @@ def _refuse_tunnel(status: bytes) -> Callable[[Connection], None]:
 
 @cache
 def authority() -> trustme.CA:
-    """Return the authority that the clients trust."""
     return trustme.CA()
 
 

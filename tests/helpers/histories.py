@@ -10,13 +10,11 @@ from honcho_fallback_langchain._message_history import RESPONSES, Reader, for_pr
 
 
 def fallback_at(provider: str, *chain: Target) -> Reader:
-    """Describe a fallback at a provider, or of one message format."""
     known = Provider.named(provider)
     wire = provider if provider == RESPONSES else known.family
     return Reader(Target("model", known.family), chain, known, wire, is_primarys=False)
 
 
 def sent_to(provider: str, history: list[Any]) -> list[Any]:
-    """Return what a fallback at a provider, or of one message format, is sent."""
     sent: list[Any] = for_provider(history, fallback_at(provider))
     return sent

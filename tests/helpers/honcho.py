@@ -25,8 +25,6 @@ T = TypeVar("T")
 
 
 class HonchoLLMCallResponse(BaseModel, Generic[T]):
-    """An answer."""
-
     content: T
     input_tokens: int = 0
     output_tokens: int = 0
@@ -58,8 +56,6 @@ class ResolvedFallbackConfig(BaseModel):
 
 
 class ModelConfig(ResolvedFallbackConfig):
-    """A model as a call gets it."""
-
     fallback: ResolvedFallbackConfig | None = None
 
 
@@ -72,8 +68,6 @@ class CachePolicy(BaseModel):
 
 
 class Overrides(BaseModel):
-    """Where a configured model is."""
-
     api_key: str | None = None
     api_key_env: str | None = None
     base_url: str | None = None
@@ -95,8 +89,6 @@ class ConfiguredModelSettings(BaseModel):
 
 @dataclass(frozen=True)
 class AttemptPlan:
-    """Who is asked in an attempt, and how."""
-
     provider: str
     model: str
     client: Any
@@ -135,7 +127,6 @@ def resolve_runtime_model_config(settings: ModelConfig | ConfiguredModelSettings
 
 
 def client_for_model_config(transport: str, config: ModelConfig) -> Any:
-    """Make the SDK's client of a model."""
     sdk: Any = {"openai": openai.AsyncOpenAI, "anthropic": anthropic.AsyncAnthropic}[transport]
     return sdk(api_key=config.api_key, base_url=config.base_url, max_retries=0)
 
@@ -313,7 +304,6 @@ _BACKENDS: dict[str, Any] = {"openai": _OpenAI(), "anthropic": _Anthropic()}
 def format_assistant_tool_message(
     provider: str, content: Any, tool_calls: list[Json], thinking_blocks: list[Json]
 ) -> Json:
-    """Write an answer with tool calls in a transport's format."""
     if provider == "openai":
         calls = [
             {
@@ -330,7 +320,6 @@ def format_assistant_tool_message(
 
 
 def append_tool_results(transport: str, results: list[Json], messages: list[Json]) -> None:
-    """Append the results of tools in a transport's format."""
     if transport == "openai":
         messages += [
             {"role": "tool", "tool_call_id": one["tool_id"], "content": one["result"]}

@@ -444,7 +444,6 @@ class ProviderProcess:
 
 
 def run(server: ProviderServer) -> None:
-    """Serve until the input ends, as the process does that is behind ``ProviderProcess``."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's, which ends the input
     with server:
         sys.stdout.write(server.url.rpartition(":")[2] + "\n")

@@ -22,7 +22,6 @@ def repeating(**replies: Sequence[Any]) -> Script:
 
 
 def pair(**options: Any) -> FallbackPolicy:
-    """Make a policy of a primary and a fallback that never waits."""
     chain = [Target("primary"), Target("fallback")]
     return FallbackPolicy(chain, FallbackConfig(wait=0, **options))
 

@@ -163,7 +163,6 @@ def rows(
 
 
 def cells(*needed: str, **which: Any) -> pytest.MarkDecorator:
-    """Return a mark for ``cell``: each of the rows, as for ``rows``."""
     found = rows(*needed, **which)
     ids = [f"{way.name}-{verb}" for way, verb in found]
     return pytest.mark.parametrize("cell", found, indirect=True, ids=ids)

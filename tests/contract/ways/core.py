@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
 
 class Core(Way):
-    """A policy's four drivers; the user's function asks."""
-
     name = "core"
     verbs, few = ("call", "acall", "stream", "astream"), ("call", "astream")
     offers = FEATURES - {CONTENT}  # the user's own function knows what it asks

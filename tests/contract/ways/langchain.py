@@ -60,8 +60,6 @@ class ChatModelOfAnthropic(ChatModel):
 
 
 class Chain(ChatModel):
-    """A FallbackRunnable of chains with a prompt."""
-
     name = "runnable"
     verbs, few = (*VERBS,), ("ainvoke", "stream")
 
@@ -77,8 +75,6 @@ class Chain(ChatModel):
 
 
 class Agent(Way):
-    """An agent with a FallbackMiddleware."""
-
     name = "agent"
     verbs, few = FOUR, ("invoke", "astream")
 

@@ -84,7 +84,6 @@ class Way(ABC):
     form = "openai"
 
     def clean(self) -> AbstractContextManager[None]:
-        """Return what is around a test."""
         return nullcontext()
 
     async def close(self) -> None:  # noqa: B027 # most keep nothing open
