@@ -204,7 +204,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
         ("honcho_fallback/_core", "honcho_fallback/_values", "honcho_fallback/redaction.py"),
     ),
     # It loses fewer calls: pages, crashes, JSON that does not fit, accounts that are switched off.
-    "classifier": (2614, ("honcho_fallback/_classify",)),
+    "classifier": (2597, ("honcho_fallback/_classify",)),
     # A model that thinks goes on behind another's calls in three adapters more: LangChain and
     # Honcho gave less for it than it took.
     "providers": (1151, ("honcho_fallback/providers",)),
@@ -217,19 +217,19 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     ),
     "testing": (777, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
     "tools": (1193, ("honcho_fallback/tools",)),
-    "simulate": (930, ("honcho_fallback/simulate",)),
+    "simulate": (911, ("honcho_fallback/simulate",)),
     "cli": (555, ("honcho_fallback/cli",)),
-    "langchain": (3666, ("adapters/honcho_fallback_langchain",)),
-    "litellm": (2373, ("adapters/honcho_fallback_litellm",)),
+    "langchain": (3644, ("adapters/honcho_fallback_langchain",)),
+    "litellm": (2325, ("adapters/honcho_fallback_litellm",)),
     "honcho": (1749, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
-        886,
+        899,
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),
     ),
     # The agents of one run may have a chain each, accounts are told apart, and a stream that is
     # cancelled ends its call: LangChain and Honcho gave for it.
     "agents": (
-        926,
+        915,
         ("adapters/honcho_fallback_openai_agents", "adapters/honcho_fallback_pydantic_ai"),
     ),
 }

@@ -20,28 +20,28 @@ logger = logging.getLogger("honcho_fallback.langfuse")
 _KEYS = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
 
 
-def found_client() -> Langfuse | None:
+def found_client(*, may_build: bool) -> Langfuse | None:
     """Return the application's client, else one by the environment, else None.
 
-    What takes long (importing the SDK, building a client: 1 to 3 s) happens here and now, or not
-    at all; a call never waits for it.
+    Args:
+        may_build: Whether one is built, which takes 1 to 3 s with the SDK's import: never in a
+            call.
     """
     try:
-        existing = _existing()
-        return _adopted(existing) if existing else _built()
+        if existing := _existing():
+            return _adopted(existing, logging.WARNING if may_build else logging.DEBUG)
+        return _built() if may_build else None
     except Exception as error:  # noqa: BLE001 # a wrong variable must not end the application
         text = "nothing is sent to Langfuse: its client raised %s; check the variables LANGFUSE_*"
         logger.warning(text, type(error).__name__)
         return None
 
 
-def _adopted(existing: Mapping[str, Any]) -> Langfuse | None:
+def _adopted(existing: Mapping[str, Any], level: int) -> Langfuse | None:
     key = os.environ.get(_KEYS[0])
     if key not in existing and len(existing) > 1:
-        logger.warning(
-            "there are several Langfuse clients: nothing is sent; "
-            "pass LangfuseCallbackHandler(client=...)"
-        )
+        fix = "pass LangfuseCallbackHandler(client=...)"
+        logger.log(level, "there are several Langfuse clients: nothing is sent; %s", fix)
         return None
     from langfuse import get_client  # noqa: PLC0415 # imported already, as a client exists
 

@@ -24,6 +24,9 @@ _UNNAMED, _NAME = "unknown", "LLM Call"
 SCOPE = "langfuse-sdk"
 TRACE_NAME = "langfuse.trace.name"
 
+# Larger texts cost milliseconds each and are read by nobody.
+_MOST_CHARACTERS = 1_000_000
+
 # LangChain names who speaks otherwise than everybody else.
 _ROLES = {"human": "user", "ai": "assistant", "AIMessageChunk": "assistant"}
 
@@ -176,7 +179,14 @@ def add_attempts(observation: Any, record: CallRecord) -> None:
 
 
 def plain(value: Any) -> Any:
-    """Return content as dicts, lists and scalars, whoever's objects it is made of."""
+    """Return content as dicts, lists and scalars, each text cut where it is too long."""
+    if isinstance(value, str):
+        more = len(value) - _MOST_CHARACTERS
+        # Inline media is cut out and uploaded by the SDK; half of it would be neither.
+        if more > 0 and not value.startswith("data:"):
+            value = f"{value[:_MOST_CHARACTERS]}... ({more} characters more)"
+        # One lone surrogate, as of a stream that splits an emoji, would cost the whole export.
+        return value if value.isascii() else value.encode("utf-8", "replace").decode()
     if isinstance(value, Mapping):
         entries = cast("Mapping[object, object]", value)
         return {str(key): plain(one) for key, one in entries.items()}

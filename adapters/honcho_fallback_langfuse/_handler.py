@@ -76,14 +76,17 @@ class LangfuseCallbackHandler(SpanObserver):
         metadata: Mapping[str, Any] | None = None,
     ) -> None:
         super().__init__(keep_input=input)
-        self._client = found_client() if client is None else client
+        self._client = found_client(may_build=True) if client is None else client
+        self._is_closed = False
         self._output, self._mask = output, mask
         self._metadata = shown(metadata or {})
         self._per_attempt = per_attempt
 
     @property
     def is_listening(self) -> bool:
-        """Tell whether there is a client to report to."""
+        """Tell whether there is a client to report to; one that was made after this counts."""
+        if self._client is None and not self._is_closed:
+            self._client = found_client(may_build=False)
         return self._client is not None
 
     @property
@@ -125,7 +128,7 @@ class LangfuseCallbackHandler(SpanObserver):
         Args:
             timeout: Seconds to wait at most.
         """
-        client, self._client = self._client, None
+        client, self._client, self._is_closed = self._client, None, True
         self._end_turns()
         return client is None or flushed(client, timeout)
 

@@ -32,6 +32,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langfuse import LangfuseCallbackHandler
+from honcho_fallback_langfuse._generation import plain
 from honcho_fallback_otel import OpenTelemetryHandler
 from tests.helpers.langfuse_speakers import BUCKETS, MESSAGES, TEXT
 from tests.helpers.otlp import received
@@ -230,6 +231,19 @@ def test_hostile_content_costs_its_field_only(value: Any, memory: Memory) -> Non
     assert (one.type, one.model, one.level) == ("GENERATION", "one", "DEFAULT")
     assert one.metadata["is_fallback"] is False
     assert len(handler._calls) == 0
+
+
+def test_a_text_that_an_export_cannot_take_is_mended(memory: Memory) -> None:
+    """Of two million characters one is left, of half an emoji a mark; media is the SDK's."""
+    torn = "half an emoji: \ud83d"
+    handler = LangfuseCallbackHandler(memory.client)
+    called(handler, question=[{"content": "x" * 2_000_000}, {"content": torn}])
+    long, mended = memory.only().input
+    assert len(long["content"]) < 1_000_100
+    assert long["content"].endswith("... (1000000 characters more)")
+    assert mended["content"] == "half an emoji: ?"
+    media = f"data:text/plain;base64,{'a' * 2_000_000}"
+    assert plain(media) == media
 
 
 def test_a_call_without_a_label(memory: Memory) -> None:

@@ -151,6 +151,25 @@ print(json.dumps([
     assert told["late"].trace_name == "worker"
 
 
+def test_a_client_made_later_is_adopted(tmp_path: Path, wire: OtlpReceiver) -> None:
+    """A handler that was made before the application's client uses it from then on."""
+    told = run(
+        """
+handler = LangfuseCallbackHandler()
+call(handler, name="before")
+from langfuse import Langfuse
+client = Langfuse(public_key="pk-app", secret_key="sk-app", base_url=os.environ["RECEIVER"])
+call(handler, name="after")
+print(json.dumps([handler.close(10)]))
+""",
+        tmp_path,
+        RECEIVER=wire.base_url,
+    )
+    assert told == [True]
+    assert [stored(span).model for span in wire.spans] == ["after"]
+    assert {export.credentials for export in wire.exports} == {("pk-app", "sk-app")}
+
+
 def test_a_fork_sends_each_generation_once(tmp_path: Path, wire: OtlpReceiver) -> None:
     """What the parent finished is sent by the parent, what the child does by the child."""
     told = run(
