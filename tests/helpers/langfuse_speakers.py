@@ -79,10 +79,14 @@ class Speaker:
     Attributes:
         provider: Whose wire it speaks.
         parameters: Those that a server is to show.
+        raises: What it raises in place of this package's errors.
+        blurred_kinds: The last failure's kind, where the framework blurs it, by ending.
     """
 
     provider: str
     parameters: ClassVar[dict[str, Any]] = {}
+    raises: tuple[type[BaseException], ...] = ()
+    blurred_kinds: ClassVar[dict[str, str]] = {}
 
     def __init__(self, url: str) -> None:
         self.url = url
