@@ -1,21 +1,17 @@
-"""Real clients at servers that are really broken, or that say no: what each failure means.
+"""Real clients at servers that are really broken: what each failure means, and that it switches.
 
-No error is made up here. ``replay="safe"`` rests on what is certain of a request, so every client
-has to agree or to stand in a row of its own. ``make test-clients`` asks the oldest and the newest
-clients the same.
+No error is made up here. ``make test-clients`` asks the oldest and the newest clients the same.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import re
 import warnings
 from collections import Counter
 from contextlib import asynccontextmanager, contextmanager, suppress
 from functools import cache, partial
-from http import HTTPStatus
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
@@ -25,15 +21,13 @@ import pytest
 
 from honcho_fallback import FallbackObserver, FallbackPolicy, Target
 from honcho_fallback.testing import recorded
-from tests.helpers.broken_server import WAYS, BrokenServer, Connection, Place, trusted
-from tests.helpers.wire import event, form_of, named_event
+from tests.helpers.broken_server import WAYS, Place, trusted
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable, Iterator
 
     from honcho_fallback import Attempt, AttemptRecord, Switch
     from honcho_fallback._values.record import Outcome
-    from tests.helpers.broken_server import Request
 
 
 # What the frameworks leave open, and what they warn of while they are imported.
@@ -261,8 +255,8 @@ for package, cls in (("openai", "OpenAI"), ("anthropic", "Anthropic")):
         ALL[f"async {name}"] = Client(aopened, package, f"a{verb}", stream, is_async=True)
 for package in ("httpx", "httpx2"):
     ALL[package] = Client(partial(httpx, package=package), package, "call")
-    asynchronous = partial(async_httpx, package=package)
-    ALL[f"async {package}"] = Client(asynchronous, package, "acall", is_async=True)
+    for verb, name in (("acall", f"async {package}"), ("trio", f"{package} in trio")):
+        ALL[name] = Client(partial(async_httpx, package=package), package, verb, is_async=True)
 for function, verb in (("completion", "call"), ("acompletion", "acall")):
     is_async = verb == "acall"
     made = partial(litellm, function=function)
@@ -343,20 +337,35 @@ async def _acall(client: Client, place: Place) -> None:
             await ask()
 
 
+async def _in_trio(client: Client, place: Place) -> None:
+    """Drive the machine itself: `acall` belongs to asyncio."""
+    async with _opened(client, place) as ask:
+        if place.warm:
+            await ask()
+        run = POLICY.start()
+        try:
+            await ask()
+        except Exception as error:  # noqa: BLE001  whatever it is, the machine judges it
+            run.fail(error)
+            run.succeed()
+
+
 def first_attempt(client: Client, place: Place) -> tuple[AttemptRecord, Outcome]:
     """Ask once, and return the attempt that failed there and how the call ended."""
     with recorded() as records, warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the clients, about each other
         SWITCHES.clear()
         with suppress(Exception):  # the record says what it was
-            if client.is_async:
+            if client.verb == "trio":
+                import_module("trio").run(_in_trio, client, place)
+            elif client.is_async:
                 asyncio.run(_acall(client, place))
             else:
                 _call(client, place)
     return records[-1].attempts[0], records[-1].outcome
 
 
-def cell(client: Client, way: str) -> tuple[Cell, str] | None:
+def cell(client: Client, way: str) -> Cell | None:
     """Ask once where something is broken; None where this client cannot meet it."""
     with WAYS[way]() as place:
         if (place.streamed and not client.stream) or (place.warm and client.stream):
@@ -365,19 +374,15 @@ def cell(client: Client, way: str) -> tuple[Cell, str] | None:
     transient = SWITCHES[-1].failure.transient if SWITCHES else None
     requests = place.server.requests - place.warm if place.server else None
     soon = failed.seconds < place.timeout
-    return Cell(str(failed.kind), transient, outcome, requests, soon), str(failed.reached)
+    return Cell(str(failed.kind), transient, outcome, requests, soon)
 
 
 @cache
-def met_by_all(way: str) -> dict[str, tuple[Cell, str]]:
-    """Ask every client that can meet this way to break; return what is certain of each, too."""
+def cells(way: str) -> dict[str, Cell]:
+    """Ask every client that can meet this way to break."""
     with trusted():
         asked = {name: cell(client, way) for name, client in CLIENTS.items()}
     return {name: one for name, one in asked.items() if one is not None}
-
-
-def cells(way: str) -> dict[str, Cell]:
-    return {name: met for name, (met, _) in met_by_all(way).items()}
 
 
 # --- what has to come of it
@@ -435,18 +440,6 @@ def test_a_real_failure_is_what_it_is_whoever_meets_it(way: str) -> None:
     assert not unexpected
 
 
-@pytest.mark.parametrize("way", WAYS)
-def test_no_client_claims_more_of_its_request_than_is_certain(way: str) -> None:
-    """Where no connection was made it has reached nobody; elsewhere nothing is certain."""
-    said = {name: reached for name, (_, reached) in met_by_all(way).items()}
-    if EXPECTED[way].requests is None:
-        # aiohttp says of its time for everything only that it is over.
-        vague = AIOHTTP if way == "connecting is silent" else ()
-        assert said == {name: "unknown" if name in vague else "no" for name in said}
-    elif not way.startswith(("reset at once", "TLS wanted", "certificate")):
-        assert said == dict.fromkeys(said, "unknown")
-
-
 PAGE = Path(__file__).parents[2] / "docs" / "classification.md"
 BLOCK = re.compile(r"(?<=<!-- reality -->\n).*?(?=<!-- /reality -->)", re.DOTALL)
 HEAD = """| what is broken | kind | transient | answered by | requests | seen | clients |
@@ -459,8 +452,9 @@ def _row(way: str, met: Cell, clients: str) -> str:
     transient = {None: "-", True: "yes", False: "no"}[met.transient]
     requests = "-" if met.requests is None else met.requests
     seen = "at once" if met.soon else "at its timeout"
-    facts = f"`{met.kind}` | {transient} | {answered} | {requests} | {seen}"
-    return f"| {way} | {facts} | {clients} |\n"
+    return (
+        f"| {way} | `{met.kind}` | {transient} | {answered} | {requests} | {seen} | {clients} |\n"
+    )
 
 
 def _table() -> str:
@@ -482,120 +476,3 @@ def test_the_page_shows_what_was_met() -> None:
         text = BLOCK.sub(lambda _: _table(), text)
         PAGE.write_text(text, encoding="utf-8")
     assert BLOCK.findall(text) == [_table()], "run this module with WRITE_TABLES=1"
-
-
-# --- who answers with an error: what is certain of the request then
-
-# One of each library and of each way to ask it.
-NAMES = (
-    "openai", "async openai", "openai, stream", "anthropic", "async anthropic, stream",
-    "google-genai", "async google-genai", "httpx", "async httpx2", "aiohttp", "requests",
-    "LiteLLM completion", "LiteLLM Router acompletion", "ChatOpenAI.invoke",
-    "ChatAnthropic.astream",
-)  # fmt: skip
-RETRYING = {
-    package: Client(partial(sdk, package=package, cls=cls, retries=1), package, "call")
-    for package, cls in (("openai", "OpenAI"), ("anthropic", "Anthropic"))
-}
-
-
-def answer(status: int, body: str, kind: str = "text/html") -> bytes:
-    phrases = {one.value: one.phrase for one in HTTPStatus}
-    head = f"HTTP/1.1 {status} {phrases.get(status, 'Client Closed Request')}\r\n"
-    head += f"content-type: {kind}\r\nconnection: close\r\n"
-    return f"{head}content-length: {len(body)}\r\n\r\n{body}".encode()
-
-
-def page(status: int, text: str, kind: str = "text/html") -> Callable[[Connection], None]:
-    """Answer as somebody on the way does."""
-
-    def serve(connection: Connection) -> None:
-        connection.read()
-        connection.send(answer(status, text, kind))
-
-    return serve
-
-
-def error_of(request: Request, status: int) -> dict[str, Any]:
-    form = form_of(request.path)
-    return form.error("The provider says no.", form.errors.get(status, "overloaded_error"))
-
-
-def provider(status: int, *, loses: int = 0) -> Callable[[Connection], None]:
-    """Answer as the provider does, in the form of the request; the first requests are lost."""
-
-    def serve(connection: Connection) -> None:
-        document = error_of(connection.read(), status)
-        if connection.server.requests > loses:
-            connection.send(answer(status, json.dumps(document), "application/json"))
-
-    return serve
-
-
-def stream_error(*, begins: bool) -> Callable[[Connection], None]:
-    """Send an error in a stream: first of all, or after what a stream begins with."""
-
-    def serve(connection: Connection) -> None:
-        request = connection.read()
-        error = error_of(request, 529)
-        is_anthropics = error.get("type") == "error"
-        text = named_event(**({"kind": "error"} | error)) if is_anthropics else event(error)
-        data = f"{text}\n\n".encode()
-        head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
-        connection.send(f"{head}transfer-encoding: chunked\r\n\r\n".encode())
-        connection.send(request.events(content=False) if begins else b"")
-        connection.send(b"%x\r\n%s\r\n0\r\n\r\n" % (len(data), data))
-
-    return serve
-
-
-def dies(connection: Connection) -> None:
-    """Read a request and end, so that nobody listens for the next."""
-    connection.read()
-    connection.server.stop_listening()
-
-
-NGINX = "<html><head><title>503 Service Temporarily Unavailable</title></head></html>"
-HEROKU = '<!DOCTYPE html><html><body><iframe src="//www.herokucdn.com/error-pages"></body></html>'
-NO_CODE = '{"message": "Service Unavailable"}'
-ANSWERS: dict[str, tuple[Callable[[Connection], None], str]] = {
-    **{
-        f"the provider: {status}": (provider(status), "refused") for status in (400, 401, 429, 503)
-    },
-    **{
-        f"the provider: {status}": (provider(status), "unknown")
-        for status in (500, 408, 409, 424, 499)
-    },
-    "a gateway: 429 and a page": (page(429, NGINX), "refused"),
-    "a gateway: 503 and nginx's page": (page(503, NGINX), "unknown"),
-    "a gateway: 503 and Heroku's page": (page(503, HEROKU), "unknown"),
-    "a gateway: 503 and a line": (page(503, "upstream request timeout", "text/plain"), "unknown"),
-    "a gateway: 503 and a socket's words": (page(503, "socket closed", "text/plain"), "unknown"),
-    "a gateway: 503 and no code": (page(503, NO_CODE, "application/json"), "unknown"),
-    "a gateway: 503 and nothing": (page(503, ""), "unknown"),
-    "an error in a stream": (stream_error(begins=False), "refused"),
-    "an error in a stream that had begun": (stream_error(begins=True), "unknown"),
-    # Where a client has asked twice, the last reason proves nothing of the first request.
-    "closed, then a closed port": (dies, "unknown"),
-    "closed, then 429": (provider(429, loses=1), "unknown"),
-}
-
-
-@pytest.mark.parametrize("case", ANSWERS)
-def test_a_request_has_become_the_same_whoever_made_it(case: str) -> None:
-    """Each client's failure says what is certain of its request, and no more."""
-    breaks, reached = ANSWERS[case]
-    clients = RETRYING if "closed" in case and "socket" not in case else CLIENTS
-    said: dict[str, str] = {}
-    with trusted():
-        for name in NAMES:
-            client = clients.get(name)
-            if client is None or ("stream" in case and not client.stream):
-                continue
-            with BrokenServer(breaks) as server:
-                place = Place(f"http://127.0.0.1:{server.port}", server)
-                said[name] = str(first_attempt(client, place)[0].reached)
-    expected = dict.fromkeys(said, reached)
-    if case == "the provider: 503":  # aiohttp never has an error's body
-        expected["aiohttp"] = "unknown"
-    assert said == expected
