@@ -220,7 +220,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "simulate": (911, ("honcho_fallback/simulate",)),
     "cli": (555, ("honcho_fallback/cli",)),
     "langchain": (3644, ("adapters/honcho_fallback_langchain",)),
-    "litellm": (2325, ("adapters/honcho_fallback_litellm",)),
+    "litellm": (2404, ("adapters/honcho_fallback_litellm",)),
     "honcho": (1749, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         899,

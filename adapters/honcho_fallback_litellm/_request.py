@@ -12,32 +12,75 @@ if TYPE_CHECKING:
     from honcho_fallback import FallbackConfig
 
 PARAMETERS = (
-    "temperature", "top_p", "max_tokens", "max_completion_tokens", "max_output_tokens", "n",
-    "stop", "seed", "presence_penalty", "frequency_penalty", "reasoning_effort", "tool_choice",
-    "dimensions", "encoding_format", "stream",
-)  # fmt: skip
-REHEARSALS = frozenset((
-    "mock_testing_fallbacks", "mock_testing_context_fallbacks",
-    "mock_testing_content_policy_fallbacks", "mock_testing_rate_limit_error",
-))  # fmt: skip
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "max_output_tokens",
+    "n",
+    "stop",
+    "seed",
+    "presence_penalty",
+    "frequency_penalty",
+    "reasoning_effort",
+    "tool_choice",
+    "dimensions",
+    "encoding_format",
+    "stream",
+)
+REHEARSALS = frozenset(
+    (
+        "mock_testing_fallbacks",
+        "mock_testing_context_fallbacks",
+        "mock_testing_content_policy_fallbacks",
+        "mock_testing_rate_limit_error",
+    )
+)
 _CLIENTS_OWN = ("api_key", "api_base", "base_url")
 _STAYS, _REQUIRES = "must_not_degrade", "require"
 _SESSION = "litellm_session_id"  # LiteLLM's own name for a conversation
 # LiteLLM keeps its own metadata and the caller's apart for some endpoints, and elsewhere writes
 # into the caller's own dict, which may come back with the next call.
 _BUCKETS = ("metadata", "litellm_metadata")
-_ROUTERS = frozenset((
-    "adaptive_router_chosen_model", "api_base", "attempted_fallbacks", "attempted_retries",
-    "caching_groups", "cold_storage_object_key", "deployment", "deployment_model_name",
-    "is_silent_experiment", "kubernetes_pod_routing", "max_retries", "model_group",
-    "model_group_alias", "model_group_size", "original_model_group", "raw_request",
-    "request_retry_count", "used_client_oauth_token", _STAYS, _REQUIRES,
-))  # fmt: skip
+_ROUTERS = frozenset(
+    (
+        "adaptive_router_chosen_model",
+        "api_base",
+        "attempted_fallbacks",
+        "attempted_retries",
+        "caching_groups",
+        "cold_storage_object_key",
+        "deployment",
+        "deployment_model_name",
+        "is_silent_experiment",
+        "kubernetes_pod_routing",
+        "max_retries",
+        "model_group",
+        "model_group_alias",
+        "model_group_size",
+        "original_model_group",
+        "raw_request",
+        "request_retry_count",
+        "used_client_oauth_token",
+        _STAYS,
+        _REQUIRES,
+    )
+)
 # What chooses among a Router's own deployments, or is LiteLLM's record of that.
-_ROUTES_OF_OURS = REHEARSALS.union(LISTS, (
-    "disable_fallbacks", "fallback_depth", "max_fallbacks", "model", "model_group_retry_policy",
-    "model_info", "provider_specific_header", "proxy_server_request", "tags",
-))  # fmt: skip
+_ROUTES_OF_OURS = REHEARSALS.union(
+    LISTS,
+    (
+        "disable_fallbacks",
+        "fallback_depth",
+        "max_fallbacks",
+        "model",
+        "model_group_retry_policy",
+        "model_info",
+        "provider_specific_header",
+        "proxy_server_request",
+        "tags",
+    ),
+)
 _THEIRS = ("_", "fallback_", "litellm_", "routing_plugin", "spend_logs", "user_api_key")
 # What the Proxy puts beside the caller's metadata, of which it leaves a copy.
 _PROXYS, _REQUESTERS = "user_api_key", "requester_metadata"

@@ -48,6 +48,9 @@ def attach(carrier: Any, record: CallRecord, answering: str | None = None) -> An
     if RECORD in hidden:
         return carrier
     headers = {**(hidden.get("additional_headers") or {}), **headers_of(record, answering)}
+    failed = sum(one.kind is not None for one in record.attempts)
+    if failed and record.outcome in {"running", "success"}:  # LiteLLM calls a switch a retry
+        headers["x-litellm-attempted-retries"] = failed
     hidden["additional_headers"], hidden[RECORD] = headers, record.to_dict()
     return carrier
 

@@ -15,6 +15,9 @@ from litellm.exceptions import Timeout
 from litellm.litellm_core_utils.request_timeout_resolver import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
     get_configured_request_timeout,
 )
+from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
+    attempted_fallback_targets_from,
+)
 
 from honcho_fallback import (
     DeadlineExceeded,
@@ -67,6 +70,7 @@ class RouterCall:
     asks_chain: bool = False
     by_id: frozenset[str] = frozenset()  # who cools down and is asked all the same
     goes_elsewhere: bool = True  # whether other groups may stand in
+    stamps: dict[str, Any] = field(default_factory=dict[str, Any])  # for the attempts to come
     hides_usage: bool = False
     opened: Any = None  # LiteLLM's stream, or its answer in place of one
     has_begun: bool = False  # that stream
@@ -170,7 +174,7 @@ class RouterCall:
         try:
             return self._with_cost(await self.own(**self._narrowed(attempt)))
         except Exception as error:
-            self.errors.append(error)
+            self._note(attempt, error)
             raise
 
     def ask(self, attempt: Attempt) -> Any:
@@ -178,7 +182,7 @@ class RouterCall:
         try:
             return self._with_cost(self.own(**self._narrowed(attempt)))
         except Exception as error:
-            self.errors.append(error)
+            self._note(attempt, error)
             raise
 
     def _with_cost(self, answer: Any) -> Any:
@@ -219,7 +223,7 @@ class RouterCall:
         """
         chain, position = self.chain, attempt.position
         deployment, here = self.deployments[position], chain.ids[position]
-        request = {**self.request, **ONE_REQUEST}
+        request = {**self.request, **self.stamps, **ONE_REQUEST}
         # An empty policy of the group's own: the Router's retry_policy would allow more than one.
         request["model_group_retry_policy"] = {str(request["model"]): litellm.RetryPolicy()}
         if here in self.by_id:
@@ -327,6 +331,28 @@ class RouterCall:
             return False
         model, (_, provider) = str(params["model"]), model_of(deployment)
         return "stream_options" in (litellm.get_supported_openai_params(model, provider) or ())
+
+    def _note(self, attempt: Attempt, error: Exception) -> None:
+        """Tell LiteLLM's callbacks of the following attempts what became of this one."""
+        self.errors.append(error)
+        group, request = self.request["model"], self.request
+        is_own = self.endpoint.is_generic or "litellm_metadata" in request
+        bucket = "litellm_metadata" if is_own else "metadata"  # which LiteLLM writes into
+        metadata = request[bucket] = request.get(bucket) or {}
+        earlier = metadata.get("previous_models") if len(self.errors) > 1 else None
+        failed = {
+            "model_group": group,
+            "deployment_id": self.chain.ids[attempt.position],
+            "model": self.deployments[attempt.position]["litellm_params"]["model"],
+            "base_model": None,
+            "exception_type": type(error).__name__,
+            "exception_string": str(error),
+            "attempted_retries": attempt.number - 1,
+        }
+        metadata["previous_models"] = (*(earlier or ())[-3:], failed)
+        # LiteLLM drops them where a request is new, and keeps them where it is a hop of one.
+        metadata["attempted_fallbacks"], metadata["original_model_group"] = 0, group
+        self.stamps = {"attempted_targets": attempted_fallback_targets_from(request)}
 
     # The end.
 

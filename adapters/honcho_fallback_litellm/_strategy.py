@@ -133,9 +133,10 @@ def _checked(config: FallbackConfig) -> FallbackConfig:
     if iscoroutinefunction(config.validate_answer):
         fix = "pass a plain function: the Router's sync methods cannot await it"
         raise FallbackConfigError.about("validate", "it is async", fix)
-    # LiteLLM's calls know no turns, which FallbackConfig.resilient() has.
-    reset = "iteration" if config.reset == "turn" else config.reset
-    return config.replace(on_exhausted="last", reset=reset)
+    if config.reset == "turn":  # as of FallbackConfig.resilient()
+        logger.info('reset="iteration" in place of "turn": LiteLLM\'s calls know no turns')
+        config = config.replace(reset="iteration")
+    return config.replace(on_exhausted="last")
 
 
 def _registered(router: Any, chains: Chains) -> Registration:

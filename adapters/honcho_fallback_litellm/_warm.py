@@ -23,9 +23,15 @@ if TYPE_CHECKING:
 _ANY_MODEL = "openai/gpt-5.5"
 _MESSAGES = [{"role": "user", "content": "hello"}]
 _CALLBACKS = (
-    "callbacks", "input_callback", "success_callback", "failure_callback", "service_callback",
-    "_async_input_callback", "_async_success_callback", "_async_failure_callback",
-)  # fmt: skip
+    "callbacks",
+    "input_callback",
+    "success_callback",
+    "failure_callback",
+    "service_callback",
+    "_async_input_callback",
+    "_async_success_callback",
+    "_async_failure_callback",
+)
 _LOCK = threading.Lock()
 
 
