@@ -216,7 +216,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
         ),
     ),
     "testing": (777, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
-    "tools": (1193, ("honcho_fallback/tools",)),
+    "tools": (1190, ("honcho_fallback/tools",)),
     "simulate": (911, ("honcho_fallback/simulate",)),
     "cli": (555, ("honcho_fallback/cli",)),
     "langchain": (3644, ("adapters/honcho_fallback_langchain",)),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 from honcho_fallback import FallbackError
@@ -38,65 +37,63 @@ class ToolFailureCategory(StrEnum):
 
 
 _C, _K = ToolFailureCategory, ToolFailureKind
-_EXPLANATIONS: Mapping[ToolFailureKind, tuple[ToolFailureCategory, str, str]] = MappingProxyType(
-    {
-        _K.MISSING_PERMISSION: (
-            _C.NEEDS_USER_CONFIRMATION,
-            "The system has not given the permission that this needs.",
-            "Grant the permission, then ask again.",
-        ),
-        _K.MISSING_APP: (
-            _C.NEEDS_USER_CONFIRMATION,
-            "A program that this needs is not there.",
-            "Install or start the program, then ask again.",
-        ),
-        _K.MISSING_CONNECTION: (
-            _C.NEEDS_USER_CONFIRMATION,
-            "The service that this needs is not connected to your account.",
-            "Connect the service in the settings, then ask again.",
-        ),
-        _K.SERVICE_UNAVAILABLE: (
-            _C.RECOVERABLE,
-            "A service that this needs does not answer at the moment.",
-            "Nothing to do, it is tried again.",
-        ),
-        _K.BAD_CREDENTIALS: (
-            _C.NEEDS_USER_CONFIRMATION,
-            "The stored login is missing, expired or not enough for this.",
-            "Log in to the service again, then ask again.",
-        ),
-        _K.BLOCKED_BY_POLICY: (
-            _C.BLOCKED_BY_POLICY,
-            "The safety settings forbid this.",
-            "Change the setting if this should be allowed.",
-        ),
-        _K.MODEL_CONNECTION: (
-            _C.RECOVERABLE,
-            "The model that this needs could not be reached.",
-            "Check the network and the model's settings; it is tried again.",
-        ),
-        _K.TIMEOUT: (
-            _C.RECOVERABLE,
-            "It took too long and was stopped.",
-            "It is tried again; start it by hand if it stays like this.",
-        ),
-        _K.DENIED: (
-            _C.USER_DECLINED,
-            "The request was declined, and nothing was run.",
-            "Nothing to do, unless it was declined by mistake.",
-        ),
-        _K.APPROVAL_EXPIRED: (
-            _C.USER_DECLINED,
-            "Nobody answered the request for approval in time, and nothing was run.",
-            "Ask again when somebody can answer; it is not tried again by itself.",
-        ),
-        _K.UNKNOWN: (
-            _C.RECOVERABLE,
-            "Something went wrong, and nothing says what.",
-            "Try once more, then look into the tool's own log.",
-        ),
-    }
-)
+_EXPLANATIONS: Mapping[ToolFailureKind, tuple[ToolFailureCategory, str, str]] = {
+    _K.MISSING_PERMISSION: (
+        _C.NEEDS_USER_CONFIRMATION,
+        "The system has not given the permission that this needs.",
+        "Grant the permission, then ask again.",
+    ),
+    _K.MISSING_APP: (
+        _C.NEEDS_USER_CONFIRMATION,
+        "A program that this needs is not there.",
+        "Install or start the program, then ask again.",
+    ),
+    _K.MISSING_CONNECTION: (
+        _C.NEEDS_USER_CONFIRMATION,
+        "The service that this needs is not connected to your account.",
+        "Connect the service in the settings, then ask again.",
+    ),
+    _K.SERVICE_UNAVAILABLE: (
+        _C.RECOVERABLE,
+        "A service that this needs does not answer at the moment.",
+        "Nothing to do, it is tried again.",
+    ),
+    _K.BAD_CREDENTIALS: (
+        _C.NEEDS_USER_CONFIRMATION,
+        "The stored login is missing, expired or not enough for this.",
+        "Log in to the service again, then ask again.",
+    ),
+    _K.BLOCKED_BY_POLICY: (
+        _C.BLOCKED_BY_POLICY,
+        "The safety settings forbid this.",
+        "Change the setting if this should be allowed.",
+    ),
+    _K.MODEL_CONNECTION: (
+        _C.RECOVERABLE,
+        "The model that this needs could not be reached.",
+        "Check the network and the model's settings; it is tried again.",
+    ),
+    _K.TIMEOUT: (
+        _C.RECOVERABLE,
+        "It took too long and was stopped.",
+        "It is tried again; start it by hand if it stays like this.",
+    ),
+    _K.DENIED: (
+        _C.USER_DECLINED,
+        "The request was declined, and nothing was run.",
+        "Nothing to do, unless it was declined by mistake.",
+    ),
+    _K.APPROVAL_EXPIRED: (
+        _C.USER_DECLINED,
+        "Nobody answered the request for approval in time, and nothing was run.",
+        "Ask again when somebody can answer; it is not tried again by itself.",
+    ),
+    _K.UNKNOWN: (
+        _C.RECOVERABLE,
+        "Something went wrong, and nothing says what.",
+        "Try once more, then look into the tool's own log.",
+    ),
+}
 
 
 class ToolFailure(NamedTuple):
