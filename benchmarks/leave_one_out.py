@@ -186,9 +186,8 @@ class _Tracer:
 
     def _text_units(self, text: str, status: int, row: Any) -> list[Unit]:
         """Name the rule that a text fits, and the entries without which it would not."""
-        rules = [
-            r for r in self._texts.RULES[self._texts.status_class(status)].rules if r.row is row
-        ]
+        of_status = self._texts.RULES.get(status) or self._texts.RULES[status // 100 * 100]
+        rules = [rule for rule in of_status.rules if rule.row is row]
         parts = self._sentences(text)
         sets = [reduce(or_, self._texts.VOCABULARY.sentences(" ".join(part)), 0) for part in parts]
         union = reduce(or_, sets, 0)

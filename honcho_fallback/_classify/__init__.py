@@ -77,9 +77,6 @@ class _CauseWalk(NamedTuple):
         self.seen.add(id(exc))
         if isinstance(exc, AnswerRejected | ErrorStandIn) and exc.failure is not None:
             return self._rejudged(exc, exc.failure._replace(error=self.error))
-        ended = exc.__cause__  # where a coroutine or a generator let one out (PEP 479)
-        if type(exc) is RuntimeError and isinstance(ended, StopIteration | StopAsyncIteration):
-            return self.classify(ended)
         cls: Any = type(exc)
         by_origin = origin(cls)
         if by_origin is not None and (by_origin.kind is Kind.CANCELLED or not self.rules):

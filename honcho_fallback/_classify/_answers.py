@@ -12,22 +12,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._content import (
+    KIND,
+    TABLES,
+    TEXT,
     THOUGHTS,
     carries,
+    is_known,
     is_thought,
     joined,
+    opened,
     repeats,
+    shape_of,
+    word,
 )
 from honcho_fallback._classify._read import find, first
-from honcho_fallback._classify._shapes import KIND, TABLES, TEXT, is_known, opened, shape_of, word
 from honcho_fallback._classify._tables import by_key
 from honcho_fallback._classify._usage import SCALARS, cost_of, ends, usage_of
 from honcho_fallback._values.failure import Failure, FailureKind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
-
-    from honcho_fallback._classify._rules import Rule
 
 
 class Answer(NamedTuple):
@@ -71,7 +75,6 @@ class ErrorInAnswer(Exception):  # noqa: N818 # its name is a row of the table
 def check_response(
     response: Any,
     *,
-    rules: tuple[Rule, ...] = (),
     needs_finish: bool = True,
     handed_out: bool = False,
     refusals: bool = False,
@@ -85,8 +88,6 @@ def check_response(
         response: A response object of openai, anthropic, google-genai or LiteLLM, a message of
             LangChain, or a plain dict of such a shape; for a stream, the list or tuple of all its
             chunks or events.
-        rules: As for ``classify``: of what is wrong, they say what it means. A reason to finish is
-            a ``code`` to them.
         needs_finish: Is a stream without a finish reason cut off? False where the server never
             sends one.
         handed_out: Does its reader have the content already? Then a call that nobody can make is
@@ -107,7 +108,7 @@ def check_response(
             if verdict.answered and verdict.finish and not is_broken:
                 break
         verdict.spoilt = _SPOILT if refusals and not handed_out else BROKEN
-        return verdict.failure(rules, needs_finish=needs_finish, handed_out=handed_out)
+        return verdict.failure(needs_finish=needs_finish, handed_out=handed_out)
     except Exception:  # noqa: BLE001  what cannot be read is not known
         return None
 
@@ -132,7 +133,7 @@ def read_answer(answer: Any) -> Answer:
         with suppress(Exception):
             shape, part = opened(item)
             if shape is not None:
-                finish = _finish(item) or finish
+                finish = word(first(shape.at_of(part), shape.finish)) or finish
             names = (find(part, path) for path in _MODELS)
             model = model or next((name for name in names if name and isinstance(name, str)), None)
     return Answer(content, usage_of(answer), finish or None, model, cost_of(answer))
@@ -258,14 +259,11 @@ class _Verdict:
             else:
                 self.answered |= bool(text)
 
-    def failure(
-        self, rules: tuple[Rule, ...], *, needs_finish: bool, handed_out: bool
-    ) -> Failure | None:
-        """Say what all of it means."""
+    def failure(self, *, needs_finish: bool, handed_out: bool) -> Failure | None:
         if self.body:
             error = ErrorInAnswer()
             error.body = self.body
-            failure = classify(error, rules=rules)
+            failure = classify(error)
             return failure._replace(reason=f"an error in the answer: {failure.reason}")
         whole = joined(self.chunks) if self.in_pieces and not handed_out else None
         calls = whole["tool_calls"] if isinstance(whole, dict) else []
@@ -281,14 +279,10 @@ class _Verdict:
             not self.chunks and self.lacking and "(lacking)",
         )
         row = next(filter(None, map((self.spoilt if self.answered else _SIGNS).get, signs)), None)
-        if row and rules:
-            error = ErrorInAnswer(row.reason)
-            error.body = {"code": self.finish}
-            ruled = classify(error, rules=rules)
-            if ruled.by_rule:
-                return ruled._replace(provider_message="")  # the reason is ours
-        name = ErrorInAnswer.__name__
-        return row and Failure.of(row.kind, reason=row.reason, error=name, transient=row.transient)
+        name, code = ErrorInAnswer.__name__, self.finish.strip("()") or None
+        return row and Failure.of(
+            row.kind, code=code, reason=row.reason, error=name, transient=row.transient
+        )
 
 
 def _is_json(arguments: Any) -> bool:
@@ -301,14 +295,6 @@ def _is_json(arguments: Any) -> bool:
         while text:
             text = text[_DECODER.raw_decode(text)[1] :].lstrip()
     return not text
-
-
-def _finish(item: Any) -> str:
-    """Return how an answer ended, as it says itself or what it holds does."""
-    shape = None if item is None else shape_of(item)
-    if shape is None:
-        return ""
-    return word(first(shape.at_of(item), shape.finish)) or _finish(first(item, shape.inside))
 
 
 def _error(item: Any) -> Any:

@@ -1,22 +1,104 @@
-"""What an answer or a stream holds for whoever shows it: a text, or a message with its calls."""
+"""The shapes of answers, where their parts are, and what these say: a text, or calls beside it."""
 
 from __future__ import annotations
 
 from contextlib import suppress
 from copy import deepcopy
-from functools import reduce
+from functools import lru_cache, reduce
 from operator import add
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify._read import fields_of, find, first
-from honcho_fallback._classify._shapes import KIND, TABLES, TEXT, Shape, opened
+from honcho_fallback._classify._tables import frozen, read
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
+
+class Shape(NamedTuple):
+    """Say where answers of one shape keep what they say; the file says what the fields mean."""
+
+    values: tuple[str, ...] = ()
+    fields: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    at: str = ""
+    inside: tuple[str, ...] = ()
+    error: tuple[str, ...] = ()
+    finish: tuple[str, ...] = ()
+    blocked: tuple[str, ...] = ()
+    content: tuple[str, ...] = ()
+    refusal: tuple[str, ...] = ()
+    partial: tuple[str, ...] = ()
+    thinking: tuple[str, ...] = ()
+    texts: tuple[str, ...] = ()
+    calls: tuple[str, ...] = ()
+    required: tuple[str, ...] = ()
+    ending: tuple[str, ...] = ()
+    ends: bool = False
+    repeats: bool = False
+
+    def at_of(self, item: Any) -> Any:
+        return find(item, self.at) if self.at else item
+
+    def parts_of(self, item: Any) -> list[Any]:
+        """Return all that stands beside the part that this shape names: all choices."""
+        if self.at.endswith(".0"):
+            values = find(item, self.at[:-2])
+            return values if isinstance(values, list) else []
+        value = self.at_of(item)
+        return [] if value is None else [value]
+
+
+TABLES = read("responses")
+# Where a block of content has its kind and its text.
+KIND, TEXT = tuple(TABLES["kind"]), tuple(TABLES["text"])
+_MODULES, _CLASSES = frozenset(TABLES["modules"]), frozenset(TABLES["classes"])
+SHAPES = tuple(Shape(**frozen(row)) for row in TABLES["shape"])
+_BY_VALUE = {value: shape for shape in SHAPES for value in shape.values}
+_BY_FIELD = {field: shape for shape in SHAPES for field in shape.fields}
 _FRAME, _SILENT, THOUGHTS = (frozenset(TABLES[key]) for key in ("frame", "silent", "thoughts"))
 _INDEX, _NAME, _ARGUMENTS = (tuple(TABLES["call"][key]) for key in ("index", "name", "arguments"))
 _SPOKEN = (*TEXT, "refusal")
+
+
+@lru_cache(maxsize=512)
+def is_known(cls: Any) -> bool:
+    return any(
+        base.__module__.partition(".")[0] in _MODULES or base.__name__ in _CLASSES
+        for base in cls.__mro__
+    )
+
+
+def shape_of(item: Any) -> Shape | None:
+    plain = isinstance(item, dict)
+    fields: dict[str, Any] = item if plain else item.__dict__
+    for kind in (fields.get("type"), fields.get("object")):
+        if isinstance(kind, str):
+            shape = _BY_VALUE.get(kind) or _BY_VALUE.get(f"{kind.partition('.')[0]}.")
+            if shape is not None and (
+                not plain or not shape.marks or not fields.keys().isdisjoint(shape.marks)
+            ):
+                return shape
+    sure = not plain or len(fields) == 1
+    for name, shape in _BY_FIELD.items():
+        if name in fields and (sure or not fields.keys().isdisjoint(shape.marks)):
+            return shape
+    # OpenAI's SDK makes its class of whatever came, also of a document that says nothing of it.
+    is_response = type(item).__name__ == "Response" and type(item).__module__.startswith("openai.")
+    return _BY_VALUE["response"] if is_response else None
+
+
+def opened(item: Any) -> tuple[Shape | None, Any]:
+    """Return the shape of what an answer, chunk or event holds in the end, and that."""
+    shape = shape_of(item)
+    within = first(item, shape.inside) if shape and shape.inside else None
+    return (shape, item) if within is None else opened(within)
+
+
+def word(value: Any) -> str:
+    # Google's are enums, and strings, too.
+    known = isinstance(value, str) and not value.endswith("UNSPECIFIED")
+    return str.lower(value) if known else ""
 
 
 def joined(chunks: Iterable[Any]) -> Any:
@@ -44,11 +126,7 @@ def repeats(chunk: Any, before: Any) -> bool:
 
 
 def put_together(chunks: Sequence[Any]) -> Any:
-    """Return the whole answer that a stream's chunks make, for a validator.
-
-    Chunks that add up, as LangChain's messages, are added up; of others it is their content. Where
-    neither is known, it is the chunks.
-    """
+    """Return what chunks make, for a validator: LangChain's add up, others are their content."""
     if hasattr(chunks[0], "__add__") and not isinstance(chunks[0], str | bytes):
         with suppress(TypeError):
             return reduce(add, chunks)
@@ -58,10 +136,9 @@ def put_together(chunks: Sequence[Any]) -> Any:
 
 def characters(chunks: Iterable[Any]) -> int:
     """Count the characters of what chunks hold: text, and the arguments of tool calls."""
-    try:
+    whole = None
+    with suppress(Exception):  # what cannot be read is not counted
         whole = joined(chunks)
-    except Exception:  # noqa: BLE001 # what cannot be read is not counted
-        return 0
     if not isinstance(whole, dict):
         return len(whole or "")
     arguments = [str(call["arguments"]) for call in whole["tool_calls"]]
@@ -142,7 +219,6 @@ class _Pieces:
         self.last: Any = None  # where a piece that names no place belongs
 
     def add(self, part: Any, shape: Shape) -> None:
-        """Take what a chunk or an answer brings."""
         at = shape.at_of(part)
         text = next(filter(None, (find(at, path) for path in shape.texts)), None)
         calls = next(filter(None, (find(at, path) for path in shape.calls)), None)
@@ -168,7 +244,6 @@ class _Pieces:
             self.add_call(first(block, ("function_call", "functionCall")) or block, None)
 
     def add_call(self, call: Any, index: Any) -> None:
-        """Take a piece of a tool call."""
         name, arguments = first(call, _NAME), first(call, _ARGUMENTS)
         if name is None and arguments is None:
             return
@@ -185,7 +260,6 @@ class _Pieces:
             whole["arguments"] = arguments
 
     def message(self) -> Any:
-        """Return all of it: a text, or a message with its calls."""
         text = "".join(self.texts)
         if not self.calls:
             return text

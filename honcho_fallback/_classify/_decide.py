@@ -11,12 +11,12 @@ from __future__ import annotations
 import builtins
 import re
 from http import HTTPStatus
+from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify._origin import (
     may_speak,
     of_errno,
-    read_last,
     reads_answer,
     speaks_of_models,
 )
@@ -210,12 +210,14 @@ def _coded(codes: Sequence[str], status: int) -> Row | None:
 
 
 def _missing_part(exc: BaseException) -> Row | None:
+    frames = [frame for frame, _ in walk_tb(exc.__traceback__)]
+    names = frames[-1].f_code.co_names if frames else ()  # what the function that raised reads
     match exc:
         case KeyError(args=(str(part),)) | AttributeError(name=str(part)) if part in _PARTS:
             return Row(Kind.MALFORMED_RESPONSE, f"the answer has no {part}")
         case AttributeError(obj=str(page)) if page.lstrip().startswith("<"):
             return Row(Kind.MALFORMED_RESPONSE, "a page came where an answer was expected")
-        case IndexError() | TypeError() if not _LISTS.keys().isdisjoint(read_last(exc)):
+        case IndexError() | TypeError() if not _LISTS.keys().isdisjoint(names):
             return Row(Kind.MALFORMED_RESPONSE, "a part of the answer is not there")
         case _:
             return None

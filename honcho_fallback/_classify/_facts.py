@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify._origin import class_row
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
 TEXT_CAP = 4000  # a message longer than this is an echo of the input or a page
 _BODY_CAP = 65536
 _CODE_CAP = 100
+_BAD_REQUEST = 400
 _WORD = re.compile(r"[^\W\d][\w.:/-]*")  # a code; a status's own phrase has several
 _DEPTH = 3
 _ITEMS = 8
@@ -31,8 +31,8 @@ _is_inner, _is_code, _is_text, _is_wait, _is_subject, _is_nested = (
     for name in ("inner", "codes", "texts", "waits", "subjects", "nested")
 )
 
-ATTRIBUTES = frozenset(WORDS["attributes"])
-_OF_AN_ANSWER = frozenset({"status_code", "status", "headers"})
+ATTRIBUTES = tuple(WORDS["attributes"])
+_OF_AN_ANSWER = ("status_code", "status", "headers", "_content")
 _STATUSES = ("status_code", "http_status", "status", "statusCode", "code")
 # Classes that LiteLLM and others write before a text: ``litellm.APIError: XException - ``.
 _PREFIX = re.compile(r"(?:[\w.]{1,80}(?:Error|Exception)(?:: | - ))+")
@@ -62,7 +62,6 @@ class Document:
         self.is_shaped = False
 
     def read(self, body: Any, depth: int = 0) -> None:
-        """Read a document, parsed or not, or a part of one."""
         if isinstance(body, (str, bytes)) and not depth:
             self.add_text(body if isinstance(body, str) else body.decode("utf-8", "replace"))
         elif isinstance(body, list) and depth <= _DEPTH:
@@ -111,8 +110,6 @@ class Document:
 
 
 class Facts(NamedTuple):
-    """Hold what one exception carries."""
-
     row: Row | None = None  # of the nearest class in the MRO that a table names
     status: int | None = None  # HTTP status as the exception states it, success included
     error: int | None = None  # the status that decides: that or one in the body, 400 to 599
@@ -157,7 +154,7 @@ def read_facts(exc: BaseException) -> Facts:
             break
     came = bool(document.texts or document.codes)
     has_body = came if came or answer.get("_content") is not None else None
-    for name in filter(own.__contains__, ("code", "type", "status", "error_code")):
+    for name in ("code", "type", "status", "error_code"):
         document.add_code(own[name])
     if callable(own.get("code")):  # gRPC
         document.add_code(plain(called(exc, "code"), "name"))
@@ -190,7 +187,9 @@ def read_facts(exc: BaseException) -> Facts:
         text[prefix.end() :] if (prefix := _PREFIX.match(text)) else text
         for text in document.texts or (message[:TEXT_CAP],)
     ]
-    text = "\n".join((*names, *dict.fromkeys(filter(_tells, document.codes)), *texts))
+    # That a request is bad any sentence says, too.
+    telling_codes = [one for one in document.codes if GENERIC.get(one.lower()) != _BAD_REQUEST]
+    text = "\n".join((*names, *dict.fromkeys(telling_codes), *texts))
     text = _FRAMES.sub("Traceback\n", text) if "Traceback" in text else text
     message, text = message[:TEXT_CAP], text[:TEXT_CAP]
     words = (codes, code, message, text)
@@ -200,17 +199,12 @@ def read_facts(exc: BaseException) -> Facts:
 def _with_close(own: dict[str, Any]) -> dict[str, Any]:
     """Read a websocket's close frame as a body, and its number as a status where it is one."""
     number, reason = own.get("code"), own.get("details")  # as Google's SDK keeps it
-    if "rcvd" in own:
+    if own["rcvd"] is not None:
         number, reason = plain(own["rcvd"], "code"), plain(own["rcvd"], "reason")
     if not (reason and isinstance(reason, str) and isinstance(number, int) and number >= 1000):
         return own
     status = as_status(number - 4000)
     return own | {"code": status or f"close_{min(number, 4000)}", "body": {"message": reason}}
-
-
-def _tells(code: str) -> bool:
-    """Tell whether a code says more than that a request is bad, which any sentence does."""
-    return GENERIC.get(code.lower()) != HTTPStatus.BAD_REQUEST
 
 
 def _answer(response: Any) -> dict[str, Any]:

@@ -135,14 +135,7 @@ def reads_answer(exc: BaseException) -> bool:
     return False
 
 
-def read_last(exc: BaseException) -> tuple[str, ...]:
-    """Name what the function that raised reads of objects, such as an answer's choices."""
-    frames = [frame for frame, _ in walk_tb(exc.__traceback__)]
-    return frames[-1].f_code.co_names if frames else ()
-
-
 def speaks_of_models(text: str) -> bool:
-    """Tell whether a text speaks of models, prompts, completions or their tokens."""
     return _speaks(text, _MODEL)
 
 

@@ -39,9 +39,9 @@ def outcome(outermost: BaseException, row: Row, facts: Facts) -> tuple[Reached, 
     """
     if row.scope is not None:  # a client of this process, whose words say both
         return row.reached or KINDS[row.kind].reached, row.scope
+    errors = _tree(outermost)
     reached, scope = row.reached, None
     if row.kind in _UNANSWERED:
-        errors = _tree(outermost)
         known = next(filter(None, map(_socket_row, errors)), None)
         if known is not None and known.reached == "no":
             frames = (frame for error in errors for frame, _ in walk_tb(error.__traceback__))
@@ -54,7 +54,6 @@ def outcome(outermost: BaseException, row: Row, facts: Facts) -> tuple[Reached, 
     if reached is None or reached == "unknown":
         return "unknown", scope
     in_doubt = reached == "refused" and facts.error in NOT_REFUSED  # whatever its code says
-    errors = _tree(outermost)
     is_lost = in_doubt or len(errors) > _MOST or any(map(_lost_another, errors))
     return "unknown" if is_lost else reached, scope
 
@@ -129,8 +128,9 @@ def _lost_another(error: BaseException) -> bool:
             counts.append(response["ResponseMetadata"]["RetryAttempts"] + 1)
     for frame, _ in walk_tb(error.__traceback__):
         if frame.f_code.co_name in RETRY_COUNTS:
-            package, variable, attribute = RETRY_COUNTS[frame.f_code.co_name]
+            package, place = RETRY_COUNTS[frame.f_code.co_name]
             if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+                variable, _, attribute = place.partition(".")
                 count = frame.f_locals.get(variable)
                 count = plain(count, attribute) if attribute else count
                 counts.append(len(count) + 1 if isinstance(count, tuple) else count)

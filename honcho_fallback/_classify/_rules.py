@@ -24,7 +24,6 @@ _FIX = "pass the path of a TOML file, a dict, or a list of these"
 
 
 def _listed(given: object) -> Sequence[object]:
-    """Return a list as it is, and a value alone as a list of one."""
     return cast("Sequence[object]", given) if isinstance(given, list | tuple) else (given,)
 
 
@@ -103,10 +102,8 @@ class Rule(BaseModel):
     source: str = Field("", validation_alias=_SOURCE)  # such as ``rule 2 of rules.toml``
 
 
-RulesFile: TypeAlias = str | os.PathLike[str]
-RulesSource: TypeAlias = (
-    RulesFile | Mapping[str, Any] | Rule | Sequence[RulesFile | Mapping[str, Any] | Rule] | None
-)
+_Source: TypeAlias = str | os.PathLike[str] | Mapping[str, Any] | Rule
+RulesSource: TypeAlias = _Source | Sequence[_Source] | None
 
 _KEYS = tuple(key for key in Rule.model_fields if key != "source")
 

@@ -19,7 +19,6 @@ class Row(NamedTuple):
     keys: tuple[Any, ...] = ()  # what it is looked up by, in lower case; an errno's names
     statuses: tuple[int, ...] = ()  # only with one of these; none: with any
     name: str = ""  # of a class, looked up over the whole MRO, or the end of one
-    homes: tuple[str, ...] = ()  # modules that the name comes from; a test looks into them
     strong: bool = False  # does the name decide before the status does?
     wraps: bool = False  # does the class hide another exception that may say more?
     opaque: bool = False  # does whatever is inside decide, as the class itself says nothing?
@@ -35,7 +34,6 @@ def read(name: str) -> dict[str, Any]:
 
 
 def frozen(row: dict[str, Any]) -> dict[str, Any]:
-    """Return a row with its lists as tuples."""
     return {key: tuple(value) if isinstance(value, list) else value for key, value in row.items()}
 
 
@@ -44,7 +42,7 @@ def rows(
 ) -> tuple[Row, ...]:
     """Build the rows of a table, sets of statuses by their names.
 
-    An entry with names, such as ``ReadTimeout: httpx requests.exceptions``, makes a row of each.
+    An entry with names makes a row of each; a test looks into the modules behind its colon.
     """
     built: list[Row] = []
     for entry in raw:
@@ -52,15 +50,13 @@ def rows(
         codes = tuple(dict.fromkeys(status for group in named for status in group))
         fields = {**frozen(entry), "kind": FailureKind(entry["kind"]), "statuses": codes}
         for one in fields.pop("names", ("",)):
-            name, _, homes = one.partition(": ")
-            own = {"name": name, "homes": tuple(homes.split())}
-            row: dict[str, Any] = {"reason": reason.format(name), **fields, **own}
+            name = one.partition(":")[0]
+            row: dict[str, Any] = {"reason": reason.format(name), **fields, "name": name}
             built.append(Row(**row))
     return tuple(built)
 
 
 def by_key(raw: list[dict[str, Any]]) -> dict[Any, Row]:
-    """Give each key its row."""
     return {key: row for row in rows(raw) for key in row.keys}
 
 
@@ -68,13 +64,9 @@ def by_key(raw: list[dict[str, Any]]) -> dict[Any, Row]:
 WORDS: dict[str, dict[str, None]] = {
     name: dict.fromkeys(row) for name, row in read("words").items()
 }
-# By the function: its package, the variable, and an attribute of that or nothing.
-RETRY_COUNTS = {
-    parts[1]: (parts[0], parts[2], ".".join(parts[3:]))
-    for parts in (entry.split(".") for entry in WORDS["retry_counts"])
-}
-
 _CODES, _CLASSES = read("codes"), read("names")
+# By the function: its package, and a variable of it, perhaps with an attribute.
+RETRY_COUNTS: dict[str, tuple[str, str]] = _CLASSES["retry_counts"]
 STATUS_OF = {FailureKind(kind): status for kind, status in _CODES["status_of"].items()}
 STATUSES, NOT_REFUSED = by_key(_CODES["status"]), frozenset(_CODES["not_refused"])
 # Who answers with a code of its own knows what it did.

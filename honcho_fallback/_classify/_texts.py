@@ -200,7 +200,6 @@ class TextRules(Generic[Meaning]):
         return None
 
     def meaning(self, text: str) -> Meaning | None:
-        """Return what a text means, or None where it says nothing."""
         rule = self.first(text)
         return rule and rule.row
 
@@ -226,28 +225,17 @@ RULES = {
 }
 
 
-def status_class(status: int) -> int:
-    """Return the status under which the rules for one stand: itself, or 400 or 500."""
-    return status if status in RULES else status // 100 * 100
-
-
-def first_rule(text: str, status: int) -> Rule[Row] | None:
-    """Find the first rule that one sentence of a text fits, or None.
+def meaning(text: str, status: int) -> Row | None:
+    """Return what a text means under a status, or None where it says nothing.
 
     A client of this process is only stale where an event loop runs: elsewhere the program has
     closed it.
     """
-    rules = RULES.get(status_class(status))
-    rule = rules.first(text) if rules else None
-    if rule is not None and rule.row.scope == "client":
+    rules = RULES.get(status) or RULES.get(status // 100 * 100)
+    row = rules.meaning(text) if rules else None
+    if row is not None and row.scope == "client":
         try:
             get_running_loop()
         except RuntimeError:
             return None
-    return rule
-
-
-def meaning(text: str, status: int) -> Row | None:
-    """Return what a text means under a status, or None where it says nothing."""
-    rule = first_rule(text, status)
-    return rule and rule.row
+    return row

@@ -64,8 +64,8 @@ class ResolvedPolicy:
         self.validate_is_async = is_async(self.validate)
         self.leaves_refusals = FailureKind.REFUSAL in config.fallback_on
         check: Callable[..., Failure | None] = check_response
-        if config.rules or self.leaves_refusals:
-            check = partial(check_response, rules=config.rules, refusals=self.leaves_refusals)
+        if self.leaves_refusals:
+            check = partial(check_response, refusals=True)
         self.check = check if config.check_responses else None
         each, after = config.attempts_per_target, config.switch_after
         most = after if isinstance(after, int) else max(after.values(), default=1)

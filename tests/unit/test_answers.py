@@ -19,7 +19,7 @@ from pydantic import TypeAdapter
 
 from honcho_fallback import Answer, FailureKind, check_response, has_content, read_answer
 from honcho_fallback._classify._answers import BROKEN, EMPTY, thinks
-from honcho_fallback._classify._shapes import SHAPES
+from honcho_fallback._classify._content import SHAPES
 from honcho_fallback._classify._usage import usage_of
 from tests.helpers import wire
 from tests.helpers.wire import (

@@ -18,7 +18,6 @@ from honcho_fallback import (
     Target,
     check_response,
     classify,
-    has_content,
 )
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import ask, pair, repeating
@@ -253,13 +252,6 @@ def test_a_stream_that_refuses_after_some_text_is_its_readers(driver: str) -> No
     script = repeating(primary=[refused], cheap=[WHOLE])
     assert ask(policy(), script, driver) == refused
     assert script.asked == ["primary"]
-
-
-def test_every_form_of_a_refusals_text_is_content() -> None:
-    """By default it is handed out as it comes, whatever event brings it."""
-    done = {"type": "response.content_part.done", "part": REFUSAL}
-    for chunk in (part(refusal="no"), _ADDED, done, responses(REFUSAL)):
-        assert has_content(chunk)
 
 
 @pytest.mark.parametrize("driver", ["stream", "astream"])

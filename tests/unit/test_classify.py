@@ -50,7 +50,7 @@ from tests.helpers.own_rules import loaded, of_program, of_provider
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable
+    from collections.abc import Callable
 
 EXAMPLES = examples()
 
@@ -192,8 +192,8 @@ _NOT_ALWAYS = ("litellm", "langchain", "anyio", "huggingface_hub")
 def test_hon_029_every_listed_class_exists_in_its_sdk() -> None:
     """HON-029: a rename in an SDK is seen: each name of the table is still a class there."""
     gone: list[str] = []
-    homes = [(row.name, home) for row in NAMES.values() for home in row.homes]
-    for name, home in homes:
+    named = (one.partition(": ") for row in read("names")["name"] for one in row["names"])
+    for name, home in ((name, home) for name, _, homes in named for home in homes.split()):
         if home.startswith(_NOT_ALWAYS) and importlib.util.find_spec(home.split(".")[0]) is None:
             continue
         cls = getattr(importlib.import_module(home), name.rpartition(".")[2], None)
@@ -573,32 +573,6 @@ def test_hon_031_cancellation_is_never_retried(cls: type[BaseException]) -> None
     assert (failure.kind, failure.switchable) == (Kind.CANCELLED, False)
 
 
-def test_the_end_of_an_iterator_is_no_failure() -> None:
-    """StopIteration, also as the RuntimeError that coroutines make of it, never switches."""
-
-    async def coroutine() -> None:
-        raise StopIteration
-
-    async def generator() -> AsyncIterator[None]:
-        raise StopAsyncIteration
-        yield
-
-    async def read() -> None:
-        async for _ in generator():
-            pass
-
-    ended: list[BaseException] = [StopIteration(), StopAsyncIteration()]
-    for made in (coroutine, read):
-        with pytest.raises(RuntimeError) as raised:
-            asyncio.run(made())
-        ended.append(raised.value)
-    for error in ended:
-        assert classify(error, rules=loaded(of_provider(Exception))).kind is Kind.CANCELLED
-    for cls in (ProviderError, stand_in("SomeRuntimeError", "some.sdk", RuntimeError)):
-        error = raised_from(cls("Error code: 429 - hello"), StopIteration())
-        assert classify(error).kind is Kind.RATE_LIMIT
-
-
 OF_A_TOOL = stand_in("OddError", "acme.weather", Exception)
 
 
@@ -746,26 +720,6 @@ def test_no_class_becomes_its_cancelled_cause(name: str) -> None:
     assert classify(error).kind is not Kind.CANCELLED
 
 
-class CountingError(Exception):
-    """Count how often it is read."""
-
-    reads = 0
-
-    @property
-    def status_code(self) -> None:
-        type(self).reads += 1
-
-
-def test_an_exception_is_read_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many ways lead to it."""
-    monkeypatch.setattr(CountingError, "reads", 0)
-    cause = CountingError("x")
-    outer: Any = raised_from(CountingError("x"), cause)
-    outer.reason, outer.original_exception, outer.args = cause, outer, (cause, outer)
-    assert classify(outer).kind is Kind.LOCAL
-    assert CountingError.reads == 2
-
-
 _edges = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3))
 
 
@@ -808,7 +762,6 @@ class HostileError(Exception):
 
     @property
     def status(self) -> int:
-        self.filters = warnings.filters
         return 503
 
     def __str__(self) -> str:
@@ -818,25 +771,10 @@ class HostileError(Exception):
 
 
 def test_properties_that_raise_or_warn_are_survived() -> None:
-    """A property that raises is absent, as is one that warns: the filters are the process's."""
-    error = HostileError()
+    """A property that raises is absent, as is one whose warning is an error."""
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        filters = warnings.filters
-        assert classify(error).kind is Kind.OVERLOADED
-        assert error.filters is filters
-
-
-class UnreadableError(Exception):
-    """Refuses every attribute."""
-
-    def __getattribute__(self, name: str) -> Any:
-        raise RuntimeError(name)
-
-
-def test_an_exception_that_refuses_everything_is_local() -> None:
-    """What cannot be read is the program's own."""
-    assert classify(UnreadableError()).kind is Kind.LOCAL
+        assert classify(HostileError()).kind is Kind.OVERLOADED
 
 
 def trapped(traps: dict[str, tuple[str, Any]]) -> Any:

@@ -243,25 +243,25 @@ ERROR_BODY = {"error": {"code": "TEAM_BUDGET", "message": "no", "status": 403}}
 FILTERED = {"choices": [{"message": {"content": None}, "finish_reason": "content_filter"}]}
 
 
+def judged_answer(answer: Any, *rules: Any) -> Failure:
+    failure = check_response(answer)
+    assert failure is not None
+    return judged(AnswerRejected(failure), *rules)
+
+
 def test_an_error_in_an_answer_fits() -> None:
     """Error objects under HTTP 200, alone or at the end of a stream."""
-    rules = loaded(rule(code="TEAM_BUDGET"))
     for answer in (ERROR_BODY, [ERROR_BODY]):
-        failure = check_response(answer, rules=rules)
-        assert failure is not None
-        assert (failure.kind, failure.by_rule) == ("quota", True)
-        assert failure.reason == "an error in the answer: rule 1 given in Python"
+        failure = judged_answer(answer, rule(code="TEAM_BUDGET", text="no"))
+        assert (failure.kind, failure.by_rule, failure.status) == ("quota", True, 403)
+        assert judged_answer(answer, rule(code="other")).kind == "permission"
 
 
 def test_a_reason_to_finish_is_a_code() -> None:
-    """What a rule says of it holds; an answer that has nothing wrong is never a rule's."""
-    rules = loaded(rule(kind="server_error", code=["content_filter", "stop"]))
-    failure = check_response(FILTERED, rules=rules)
-    assert failure is not None
+    """What a rule says of it holds."""
+    failure = judged_answer(FILTERED, rule(kind="server_error", code="content_filter"))
     assert (failure.kind, failure.provider_message) == ("server_error", "")
-    good = {"choices": [{"message": {"content": "hi"}, "finish_reason": "stop"}]}
-    assert check_response(good, rules=rules) is None
-    assert check_response(FILTERED, rules=loaded(rule(code="stop"))) == check_response(FILTERED)
+    assert judged_answer(FILTERED, rule(code="stop")).kind == "refusal"
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -286,17 +286,6 @@ def test_rules_count_for_answers_with_every_verb(driver: str) -> None:
     with pytest.raises(AnswerRejected):
         DRIVERS[driver](policy, script, run)
     assert [attempt.kind for attempt in run.record.attempts] == ["invalid_request"]
-
-
-def test_rules_count_for_an_answer_that_was_refused_elsewhere() -> None:
-    """Whoever owns the loop, as an adapter, checks without them; the failure has the facts."""
-    plain = check_response(ERROR_BODY)
-    assert plain is not None
-    run = pair(rules=rule(kind="timeout", code="TEAM_BUDGET", text="no")).start()
-    assert run.attempt.position == 0
-    run.fail(AnswerRejected(plain))
-    assert run.record.attempts[0].kind == "timeout"
-    assert classify(AnswerRejected(plain), rules=loaded(rule(code="other"))).kind == plain.kind
 
 
 def test_rules_count_for_what_a_validator_raises() -> None:
@@ -451,7 +440,7 @@ def test_a_wrong_file_is_named(content: bytes, words: str, tmp_path: Path) -> No
     path.write_bytes(content)
     with pytest.raises(FallbackConfigError) as refused:
         FallbackConfig(rules=path)
-    assert str(refused.value).startswith(f"{path}: ")
+    assert f"{path}: " in str(refused.value)
     assert words in str(refused.value)
 
 

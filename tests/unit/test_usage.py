@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from openai.types.chat import ChatCompletion
 
-from honcho_fallback import FallbackExhausted, StreamInterrupted
+from honcho_fallback import FallbackExhausted
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, ask, pair, repeating
 
@@ -123,38 +123,3 @@ def test_a_first_chunk_without_content_leaves_the_switch_open(driver: str) -> No
     assert [one["choices"][0]["delta"].get("content") for one in chunks] == [None, "hello", None]
     assert script.asked == [P, F]
     assert run.record.usage == {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}
-
-
-@pytest.mark.parametrize("driver", ["stream", "astream"])
-def test_after_content_a_stream_is_interrupted(driver: str) -> None:
-    """With the first text the target is settled, whatever held it back before."""
-    policy = pair()
-    script = repeating(primary=[[chunk(), chunk("hel"), DOWN]], fallback=["no"])
-    with pytest.raises(StreamInterrupted) as caught:
-        ask(policy, script, driver, run=policy.start())
-    assert caught.value.partial == (chunk(), chunk("hel"))
-
-
-@pytest.mark.parametrize("driver", ["stream", "astream"])
-def test_a_stream_without_an_end_is_none(driver: str) -> None:
-    """A provider that closes before its finish reason has not answered."""
-    policy = pair()
-    script = repeating(primary=[[chunk()]], fallback=[[chunk("hello"), END]])
-    run = policy.start()
-    assert len(ask(policy, script, driver, run=run)) == 2
-    assert run.record.attempts[0].kind == "malformed_response"
-
-
-@pytest.mark.parametrize("driver", ["stream", "astream"])
-def test_a_stream_without_an_end_after_content_is_interrupted(driver: str) -> None:
-    """What was handed out comes with the error, as where the connection breaks."""
-    policy = pair()
-    script = repeating(primary=[[chunk(), chunk("hel"), chunk("lo")]], fallback=["no"])
-    run = policy.start()
-    with pytest.raises(StreamInterrupted) as caught:
-        ask(policy, script, driver, run=run)
-    assert caught.value.partial == (chunk(), chunk("hel"), chunk("lo"))
-    assert (run.record.outcome, run.record.attempts[0].kind) == (
-        "interrupted",
-        "malformed_response",
-    )
