@@ -207,7 +207,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "classifier": (2597, ("honcho_fallback/_classify",)),
     # A model that thinks goes on behind another's calls in three adapters more: LangChain and
     # Honcho gave less for it than it took.
-    "providers": (1151, ("honcho_fallback/providers",)),
+    "providers": (1148, ("honcho_fallback/providers",)),
     "observing": (
         1125,
         tuple(

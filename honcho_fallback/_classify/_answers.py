@@ -96,8 +96,6 @@ def check_response(
             only where nothing came.
     """
     cls = type(response)
-    if cls is str or response is None:
-        return None
     stream = cls is list or cls is tuple
     verdict = _Verdict(response if stream else ())
     try:
@@ -123,8 +121,6 @@ def read_answer(answer: Any) -> Answer:
     cls = type(answer)
     if cls is str:
         return Answer(answer)
-    if cls in SCALARS:
-        return Answer()
     stream = cls is list or cls is tuple
     content = finish = model = None
     with suppress(Exception):

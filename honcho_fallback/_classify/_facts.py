@@ -21,7 +21,6 @@ if TYPE_CHECKING:
 TEXT_CAP = 4000  # a message longer than this is an echo of the input or a page
 _BODY_CAP = 65536
 _CODE_CAP = 100
-_BAD_REQUEST = 400
 _WORD = re.compile(r"[^\W\d][\w.:/-]*")  # a code; a status's own phrase has several
 _DEPTH = 3
 _ITEMS = 8
@@ -188,7 +187,7 @@ def read_facts(exc: BaseException) -> Facts:
         for text in document.texts or (message[:TEXT_CAP],)
     ]
     # That a request is bad any sentence says, too.
-    telling_codes = [one for one in document.codes if GENERIC.get(one.lower()) != _BAD_REQUEST]
+    telling_codes = [one for one in document.codes if GENERIC.get(one.lower()) != 400]
     text = "\n".join((*names, *dict.fromkeys(telling_codes), *texts))
     text = _FRAMES.sub("Traceback\n", text) if "Traceback" in text else text
     message, text = message[:TEXT_CAP], text[:TEXT_CAP]

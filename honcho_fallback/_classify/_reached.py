@@ -28,7 +28,6 @@ if TYPE_CHECKING:
     from honcho_fallback._classify._tables import Row
 
 _MOST = 32  # errors that are looked at; where there are more nobody knows
-_BAD_GATEWAY = 502
 _UNANSWERED = frozenset({Kind.CONNECTION, Kind.TIMEOUT})
 
 
@@ -83,7 +82,7 @@ def _is_refusal(row: Row, facts: Facts) -> bool:
         return row.kind is not Kind.OVERLOADED
     numbers = {GENERIC.get(code, 0) for code in facts.codes}
     is_refused = any(400 <= number < 500 for number in numbers - NOT_REFUSED)
-    return is_refused or (facts.document.is_providers and _BAD_GATEWAY not in numbers)
+    return is_refused or (facts.document.is_providers and 502 not in numbers)
 
 
 def _tree(outermost: BaseException) -> list[BaseException]:

@@ -76,9 +76,6 @@ def cannot_write(part: Part, format_name: str) -> FallbackConfigError:
     return FallbackConfigError.about("messages", problem, 'pass unfit={position: "why"} for it')
 
 
-# What formats have in common.
-
-
 def blocks_of(content: Any) -> list[Json]:
     """Return content as blocks; a text is one, and a blank one none: some refuse it."""
     if isinstance(content, str):
