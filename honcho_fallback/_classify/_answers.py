@@ -127,9 +127,9 @@ def read_answer(answer: Any) -> Answer:
         content = joined(answer if stream else (answer,))
     for item in ends(answer) if stream else (answer,):
         with suppress(Exception):
-            shape, part = opened(item)
-            if shape is not None:
-                finish = word(first(shape.at_of(part), shape.finish)) or finish
+            outer, (shape, part) = shape_of(item), opened(item)
+            for one, holds in ((outer, item), (shape, part)):  # a generation's stands beside it
+                finish = word(first(one.at_of(holds), one.finish)) or finish if one else finish
             names = (find(part, path) for path in _MODELS)
             model = model or next((name for name in names if name and isinstance(name, str)), None)
     return Answer(content, usage_of(answer), finish or None, model, cost_of(answer))

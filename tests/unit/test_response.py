@@ -580,6 +580,7 @@ def test_a_generations_own_end_counts() -> None:
 
     whole = [yielded(None), yielded({"finish_reason": "stop"})]
     assert seen(whole) is None
+    assert read_answer(whole).finish_reason == "stop"
     assert seen(whole[:1]) is Kind.MALFORMED_RESPONSE
 
 
