@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from honcho_fallback_honcho._loaders import Reading
     from honcho_fallback_honcho._notices import Notice
 
-_IN_HONCHO = (
-    "",
-    "Honcho asks the fallback in the last of three attempts; with policy_from() after the first.",
-    "A request may take 600 s, with policy_from() 180 s, or what PROVIDER_PARAMS__TIMEOUT says.",
-    "",
+_WHEN = (
+    "Honcho asks the fallback in the last of three attempts; with policy_from() after the first."
+)
+_TIME = (
+    "A request may take 600 s, with policy_from() 180 s, or what PROVIDER_PARAMS__TIMEOUT says."
 )
 _WORDS: dict[str, Callable[[], Exception]] = {
     "timeout": TimeoutError,
@@ -35,7 +35,7 @@ def examine(env_file: Path | None, toml: Path | None) -> tuple[list[str], bool]:
     """Return what is wrong and the chains as lines, and whether everything could work."""
     reading, files = _read(env_file, toml)
     ours = ["", "As load_policies() and load_chat_models() read them:", "", *_chains(reading)]
-    lines = [_answer(reading), *_lines_of(reading.notices), *ours, *_IN_HONCHO, files]
+    lines = [_answer(reading), *_lines_of(reading.notices), *ours, "", _WHEN, _TIME, "", files]
     return lines, not reading.notices
 
 
@@ -68,10 +68,10 @@ def rehearse(
     rows = [("", "asked", "after", "says")]
     for number, one in enumerate(run.record.attempts, start=1):
         says = " ".join(str(fact) for fact in (one.status, one.kind) if fact) or "answers"
-        rows.append((str(number), one.target, f"{one.wait or 0:g} s", says))
+        rows.append((str(number), one.target, f"{round(one.wait or 0, 2):g} s", says))
     rows += [("-", name, "", f"never asked: {why}") for name, why in run.record.untried]
     notices = (one for one in reading.notices if not one.agents or agent in one.agents)
-    return [files, *_lines_of(notices), *_IN_HONCHO[:2], "", *_aligned(rows), end]
+    return [files, *_lines_of(notices), "", _WHEN, "", *_aligned(rows), end]
 
 
 def _read(env_file: Path | None, toml: Path | None) -> tuple[Reading, str]:
@@ -95,12 +95,12 @@ def _answer(reading: Reading) -> str:
     elsewhere = sum(notice.elsewhere for notice in reading.notices)
     if elsewhere:
         data = "Honcho sends data elsewhere than these settings say"
-        return f"{data}: {_settings(elsewhere)}; {answer}."
+        return f"{data}: {_counted(elsewhere)}; {answer}."
     fails = len(reading.notices)
-    return f"{answer}; {_settings(fails)} cannot work." if fails else f"{answer}."
+    return f"{answer}; {_counted(fails)} cannot work." if fails else f"{answer}."
 
 
-def _settings(count: int) -> str:
+def _counted(count: int) -> str:
     return f"{count} setting{'s' * (count > 1)}"
 
 

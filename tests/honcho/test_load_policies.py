@@ -199,33 +199,16 @@ def params(transport: str, **suffixes: str) -> dict[str, Any]:
 def test_every_suffix_has_its_effect() -> None:
     """D.2: each suffix is a parameter of the target under Honcho's name, for any client."""
     suffixes = {
-        "TEMPERATURE": "0.3",
-        "TOP_P": "0.5",
-        "TOP_K": "5",
-        "FREQUENCY_PENALTY": "1",
-        "PRESENCE_PENALTY": "1",
-        "SEED": "7",
-        "REASONING_EFFORT": "low",
-        "THINKING_BUDGET_TOKENS": "2000",
-        "STRUCTURED_OUTPUT_MODE": "json_schema",
-        "STOP_SEQUENCES": '["a","b"]',
-        "CACHE_POLICY__MODE": "prefix",
-        "CACHE_POLICY__TTL_SECONDS": "3600",
-    }
+        "TEMPERATURE": "0.3", "TOP_P": "0.5", "TOP_K": "5", "FREQUENCY_PENALTY": "1", "PRESENCE_PENALTY": "1", "SEED": "7",
+        "REASONING_EFFORT": "low", "THINKING_BUDGET_TOKENS": "2000", "STRUCTURED_OUTPUT_MODE": "json_schema",
+        "STOP_SEQUENCES": '["a","b"]', "CACHE_POLICY__MODE": "prefix", "CACHE_POLICY__TTL_SECONDS": "3600",
+    }  # fmt: skip
     assert params("anthropic", **suffixes) == {
-        "temperature": 0.3,
-        "top_p": 0.5,
-        "top_k": 5,
-        "frequency_penalty": 1.0,
-        "presence_penalty": 1.0,
-        "seed": 7,
-        "thinking_effort": "low",
-        "thinking_budget_tokens": 2000,
-        "structured_output_mode": "json_schema",
-        "max_output_tokens": 4500,
-        "stop_sequences": ["a", "b"],
+        "temperature": 0.3, "top_p": 0.5, "top_k": 5, "frequency_penalty": 1.0, "presence_penalty": 1.0, "seed": 7,
+        "thinking_effort": "low", "thinking_budget_tokens": 2000, "structured_output_mode": "json_schema",
+        "max_output_tokens": 4500, "stop_sequences": ["a", "b"],
         "cache_policy": {"mode": "prefix", "ttl_seconds": 3600, "key_version": "v1"},
-    }
+    }  # fmt: skip
     assert params("openai", MAX_OUTPUT_TOKENS="50") == {"max_output_tokens": 50}
     # HON-009: nothing but the bound of the answer is added to what was configured.
     assert params("gemini", CACHE_POLICY__MODE="none") == {"max_output_tokens": 2500}
