@@ -11,7 +11,7 @@ import traceback
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from honcho_fallback import (
@@ -613,6 +613,7 @@ def wrapped(name: str, form: str) -> str:
     return "openai/m" if shown else forms[form]
 
 
+@settings(deadline=None)
 @given(
     name=st.sampled_from(SECRET_NAMES),
     form=st.sampled_from(["plain", "json", "broken json", "list", "url", "bad url"]),
