@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
@@ -70,6 +71,8 @@ if TYPE_CHECKING:
     from honcho_fallback_langchain._options import Partial
 
 _END: Any = object()
+_AS_AROUND = nullcontext()  # one for all calls: it holds nothing
+_READING = (IndexError, UnboundLocalError, ValueError)  # what reading an answer may raise
 
 # Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
 # only the very classes count.
@@ -106,7 +109,6 @@ class Call(ABC):
     failed: list[dict[str, Any]] | None = None  # the attempts before it, once needed
     manager: Any = None  # of a run of this call's own, where somebody listens
     is_heard = True  # whether anybody may listen
-    reads = False  # whether it makes something of answers, as a chain's parser does
     wants_content = False
     shows_tokens: bool | None = None  # to somebody, once it is known
 
@@ -153,7 +155,7 @@ class Call(ABC):
         configurable = config.get("configurable") or {}
         session = next(filter(None, map(configurable.get, _SESSIONS)), None)
         session = session if session is None else str(session)
-        with parented_like(self.detached):
+        with parented_like(self.detached) if self.detached.stand_in else _AS_AROUND:
             self.run = policy.start(turn=turn, session=session, metadata=metadata, unfit=unfit)
         if self.wants_content:
             self.run.report(input=call_input)
@@ -189,34 +191,33 @@ class Call(ABC):
 
     def ask(self, attempt: Attempt) -> Any:
         """Ask one candidate, whose requests end with the attempt."""
-        request = self.next_request(attempt)
+        token = ATTEMPTS.set((*ATTEMPTS.get(), attempt))
         try:
-            with self.asking(request, attempt):
-                answer = self.send(request)
-            return self.finish(attempt, answer)
+            return self.finish(attempt, self.send(self.next_request(attempt)))
         except BaseException as error:
             self.close_gate(error)
+            if isinstance(error, REFUSING):
+                raise_unsendable(error)
             raise
+        finally:
+            ATTEMPTS.reset(token)
 
     async def aask(self, attempt: Attempt) -> Any:
         """Ask one candidate; the task ends it with the attempt."""
-        request = await self.anext_request(attempt)
-        gate, model = self.gate, self.chain.links[attempt.position].model
         try:
-            with self.asking(request):
-                if gate is None or not streams(model):
-                    answer = await self.asend(request)
-                else:  # somebody reads tokens: as a stream's they come, with limits on silence
-                    async with gate.limit(attempt):
-                        answer = await self.asend(request)
+            request = await self.anext_request(attempt)
+            gate, model = self.gate, self.chain.links[attempt.position].model
+            if gate is None or not streams(model):
+                return self.finish(attempt, await self.asend(request))
+            # Somebody reads tokens: they come as a stream's, and so do its limits on silence.
+            async with gate.limit(attempt):
+                answer = await self.asend(request)
             return self.finish(attempt, answer)
         except BaseException as error:
             await self.aclose_gate(error)
+            if isinstance(error, REFUSING):
+                raise_unsendable(error)
             raise
-
-    def asking(self, request: Request, attempt: Attempt | None = None) -> Asking:
-        """Return the context to ask in; in a task nobody else ends requests with the attempt."""
-        return Asking(request.config, attempt, reads=self.reads)
 
     def next_request(self, attempt: Attempt) -> Request:
         """Return what an attempt sends; an answer before it was refused."""
@@ -297,15 +298,19 @@ class Call(ABC):
 
 
 class Asking:
-    """A context to ask a candidate in; what it cannot send or read leaves it as such.
+    """A context to ask a candidate in; what cannot be read of its answer leaves it as such.
 
     A stream enters it once for each chunk.
+
+    Args:
+        config: The candidate's.
+        attempt: With which its requests end, where nobody else has seen to that.
     """
 
-    __slots__ = ("_attempt", "_config", "_reads", "_tokens")
+    __slots__ = ("_attempt", "_config", "_tokens")
 
-    def __init__(self, config: RunnableConfig, attempt: Attempt | None, *, reads: bool) -> None:
-        self._config, self._attempt, self._reads = config, attempt, reads
+    def __init__(self, config: RunnableConfig, attempt: Attempt | None = None) -> None:
+        self._config, self._attempt = config, attempt
 
     def __enter__(self) -> None:
         attempt = self._attempt
@@ -317,19 +322,14 @@ class Asking:
         if attempts is not None:
             ATTEMPTS.reset(attempts)
         var_child_runnable_config.reset(config)
-        if not isinstance(error, Exception):
-            return
-        if self._reads and (why := unread_because(error)) is not None:
+        if isinstance(error, _READING) and (why := unread_because(error)) is not None:
             is_whole = not isinstance(error, IndexError)
             raise (unfit(why, error) if is_whole else unreadable(why)) from error
-        if isinstance(error, REFUSING):
-            raise_unsendable(error)
 
 
 class ChainCall(Call):
     """Ask candidates by their public methods, under one chain run: the runnable's own."""
 
-    reads = True
     attempt: Attempt  # that streams
     attempt_of_chunks: Attempt | None = None
     unparsed: tuple[()] | tuple[Any] = ()  # the last answer that nothing was parsed of
@@ -418,12 +418,14 @@ class ChainCall(Call):
         return request
 
     def send(self, request: Request) -> Any:
-        return request.candidate.invoke(request.messages, request.config, **request.settings)
+        with Asking(request.config):
+            return request.candidate.invoke(request.messages, request.config, **request.settings)
 
     async def asend(self, request: Request) -> Any:
-        return await request.candidate.ainvoke(
-            request.messages, request.config, **request.settings
-        )
+        with Asking(request.config):
+            return await request.candidate.ainvoke(
+                request.messages, request.config, **request.settings
+            )
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Return an answer as it is handed out, if it holds what it was asked for."""
@@ -450,7 +452,7 @@ class ChainCall(Call):
         request = self.next_request(attempt)
         self.attempt = attempt  # a stream without content is handed out after its call has ended
         chunks = request.candidate.stream(request.messages, request.config, **request.settings)
-        asking, last = self.asking(request, attempt), NOTHING
+        asking, last = Asking(request.config, attempt), NOTHING
         try:
             while True:
                 with asking:
@@ -462,16 +464,19 @@ class ChainCall(Call):
                 yield NOTHING
         except BaseException as error:
             self.close_gate(error)
+            if isinstance(error, REFUSING):
+                raise_unsendable(error)
             raise
         finally:
             if isinstance(chunks, Generator):
                 chunks.close()
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
+        """Pass a candidate's chunks on, or say that there was none."""
         request = await self.anext_request(attempt)
         self.attempt = attempt  # as in ask_for_stream
         chunks = request.candidate.astream(request.messages, request.config, **request.settings)
-        asking, last = self.asking(request), NOTHING
+        asking, last = Asking(request.config), NOTHING
         try:
             while True:
                 with asking:
@@ -483,6 +488,8 @@ class ChainCall(Call):
                 yield NOTHING
         except BaseException as error:
             await self.aclose_gate(error)
+            if isinstance(error, REFUSING):
+                raise_unsendable(error)
             raise
         finally:
             if isinstance(chunks, AsyncGenerator):

@@ -68,7 +68,7 @@ class Detached(NamedTuple):
 
 
 NOT_DETACHED = Detached()
-_AS_AROUND = nullcontext()  # one for all calls: it holds nothing
+_AS_AROUND = nullcontext()
 
 
 def detach_langfuse(callbacks: Any, policy: FallbackPolicy) -> tuple[Any, Detached]:

@@ -25,7 +25,8 @@ from langchain.agents.middleware.types import (
 )
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables.config import merge_configs
+from langchain_core.runnables.config import merge_configs, set_config_context
+from langchain_core.runnables.utils import coro_with_context
 from langgraph.channels import UntrackedValue  # pyright: ignore[reportMissingTypeStubs] # the mark py.typed does not reach this folder
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
@@ -212,19 +213,26 @@ class AgentCall(Call):
             (changes["system_message"],) = for_provider([request.system_message], reader)
         return changes
 
-    def request_to(self, attempt: Attempt, candidate: Any) -> Request:
-        """Return what an attempt sends; a middleware inside may ask another model."""
-        request = super().request_to(attempt, candidate)
+    def config_of(self, request: Request) -> RunnableConfig:
+        """Return the config of an attempt; a middleware inside may ask another model."""
         if not self.required:
-            return request
-        boundary = Boundary(self.required, self.around, attempt)
-        return request._replace(config=merge_configs(request.config, {"callbacks": [boundary]}))
+            return request.config
+        boundary = Boundary(self.required, self.around, request.attempt)
+        return merge_configs(request.config, {"callbacks": [boundary]})
 
     def send(self, request: Request) -> Any:
-        return self.handler(self.model_request(request))
+        model_request, config = self.model_request(request), self.config_of(request)
+        if config is self.around:
+            return self.handler(model_request)
+        with set_config_context(config) as context:
+            return context.run(self.handler, model_request)
 
     async def asend(self, request: Request) -> Any:
-        return await self.handler(self.model_request(request))
+        model_request, config = self.model_request(request), self.config_of(request)
+        if config is self.around:
+            return await self.handler(model_request)
+        with set_config_context(config) as context:
+            return await coro_with_context(self.handler(model_request), context)
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Return the message in a response, for whoever judges it, and keep the response."""

@@ -46,6 +46,16 @@ _USED: Final[tuple[tuple[str, Sequence[str], str], ...]] = (
         "the adapter cannot be imported",
     ),
     (
+        "langchain_core.runnables.config:set_config_context",
+        ("config",),
+        "FallbackMiddleware cannot be imported",
+    ),
+    (
+        "langchain_core.runnables.utils:coro_with_context",
+        ("coro", "context"),
+        "FallbackMiddleware cannot be imported",
+    ),
+    (
         "langchain_core.callbacks.manager:handle_event",
         ("handlers", "event_name", "ignore_condition_name"),
         "what an attempt holds back of its tokens is not shown",
