@@ -13,9 +13,10 @@ import weakref
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import contextmanager
+from contextvars import copy_context
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 from urllib.parse import urlsplit
 
 from honcho_fallback._core.target import Target  # noqa: TC001 # of TransportRecovery
@@ -23,7 +24,7 @@ from honcho_fallback._values.errors import FallbackConfigError, require_texts, r
 from honcho_fallback._values.failure import FailureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable, Generator, Iterator
+    from collections.abc import Awaitable, Generator
 
     from honcho_fallback._core.target import Credential
     from honcho_fallback._values.failure import Failure
@@ -80,13 +81,7 @@ class TransportRecovery:
         require_texts("aggregators", self.aggregators, "pass a set of names, such as {'nous'}")
 
     def action(self, target: Target, failure: Failure, failures: int) -> PendingAction | None:
-        """Return what has to be done before the primary is asked again, if that may help.
-
-        Args:
-            target: The primary.
-            failure: What went wrong.
-            failures: How often the primary has failed in this call, this time included.
-        """
+        """Return what has to be done before the primary is asked again, if that may help."""
         connection_lost = (
             failure.kind in {FailureKind.CONNECTION, FailureKind.TIMEOUT}
             and failure.status is None
@@ -122,60 +117,55 @@ class SharedRefresh:
     ``generation`` counts the refreshes: a call that was refused with an older one needs none.
     """
 
-    __slots__ = ("_credential", "_flights", "generation")
+    __slots__ = ("_flights", "_kept", "generation")
 
-    def __init__(self, credential: Callable[[], Credential | None]) -> None:
-        self._credential = credential
+    def __init__(self, kept: object) -> None:
+        self._kept = kept  # the credential, or what forgets this with it
         # The one under way, by the process that makes it: a forked child does not wait for its
         # parent's. Steps of a dict need no lock, which that child could inherit.
         self._flights: dict[int, Future[None]] = {}
         self.generation = 0
 
-    def action(self, generation: int) -> PendingAction:
+    def action(self, credential: Credential, generation: int) -> PendingAction:
         """Return the refresh of a call that was refused with this generation."""
-        refresh, arefresh = partial(self._refresh, generation), partial(self._arefresh, generation)
-        note = "after a refresh of its credential"
-        return PendingAction("refresh", refresh, arefresh, note=note)
+        refresh = partial(self._refresh, credential, generation)
+        arefresh = partial(self._arefresh, credential, generation)
+        return PendingAction(
+            "refresh", refresh, arefresh, note="after a refresh of its credential"
+        )
 
-    def _refresh(self, generation: int) -> None:
-        if inspect.iscoroutinefunction(getattr(self._credential(), "refresh", None)):
+    def _refresh(self, credential: Credential, generation: int) -> None:
+        if inspect.iscoroutinefunction(credential.refresh):
             raise FallbackConfigError.about("refresh", "it is async", "use acall or astream")
         while self.generation == generation:
             flight, leads = self._join()
             if leads:
-                self._lead(flight, generation, iter((True,)))
-            else:
-                flight.result()
+                self._lead(flight, credential, generation)
+            flight.result()
 
-    async def _arefresh(self, generation: int) -> None:
-        is_async = inspect.iscoroutinefunction(getattr(self._credential(), "refresh", None))
+    async def _arefresh(self, credential: Credential, generation: int) -> None:
         while self.generation == generation:
             flight, leads = self._join()
-            if not leads:
-                await asyncio.wrap_future(flight)
-            elif is_async:
+            if leads and inspect.iscoroutinefunction(credential.refresh):
                 with self._leading(flight):
                     if self.generation == generation:
-                        await self._start()
+                        await credential.refresh()
                         self.generation += 1
-            else:
-                # The whole of it runs in the thread: where this task is cancelled, the refresh
-                # goes on and the others still get what it brings. Where no thread had been free
-                # for it, it never begins.
-                unbegun = iter((True,))  # one iterator step: of the two one takes it
+            elif leads:
+                # The whole of it runs in a thread, and nobody cancels that: where this task is
+                # cancelled, the refresh goes on and the others still get what it brings.
+                lead = partial(self._lead, flight, credential, generation)
                 try:
-                    await asyncio.to_thread(self._lead, flight, generation, unbegun)
-                finally:
-                    if next(unbegun, False):
-                        with self._leading(flight):
-                            pass
+                    asyncio.get_running_loop().run_in_executor(None, copy_context().run, lead)
+                except RuntimeError:  # a loop that closes takes no more; somebody else leads
+                    with self._leading(flight):
+                        raise
+            await asyncio.wrap_future(flight)
 
-    def _lead(self, flight: Future[None], generation: int, unbegun: Iterator[bool]) -> None:
-        if not next(unbegun, False):
-            return
+    def _lead(self, flight: Future[None], credential: Credential, generation: int) -> None:
         with self._leading(flight):
             if self.generation == generation:
-                result = self._start()
+                result = credential.refresh()
                 if inspect.isawaitable(result):
                     getattr(result, "close", bool)()
                     fix = "define it with async def"
@@ -184,21 +174,16 @@ class SharedRefresh:
 
     @contextmanager
     def _leading(self, flight: Future[None]) -> Generator[None, None, None]:
-        """Tell those who wait what came of a refresh."""
+        """Tell those who wait, and the one who leads, what came of a refresh."""
         try:
             yield
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001 # raised by the flight
             flight.set_exception(error)
-            raise
         finally:
             self._flights.pop(os.getpid(), None)
             # Where the one who led was cancelled, the next leads: its own call goes on.
             if not flight.done():
                 flight.set_result(None)
-
-    def _start(self) -> Any:
-        credential = self._credential()
-        return None if credential is None else credential.refresh()
 
     def _join(self) -> tuple[Future[None], bool]:
         """Return the refresh under way, or a new one that the caller leads."""
@@ -208,29 +193,20 @@ class SharedRefresh:
         return flight, flight is mine
 
 
-class SharedRefreshes:
-    """Find the shared refresh of a credential, for as long as the credential lives.
+# By the ids of credentials, for as long as these live: a user's object is not written into.
+# Policies that were built apart may hold the same one, and a refresh token is often good for one
+# use.
+_REFRESHES: dict[int, SharedRefresh] = {}
 
-    It stands beside the credential because a user's object is not written into. Policies that
-    were built apart may hold the same credential, and a refresh token is often good for one use.
-    """
 
-    def __init__(self) -> None:
-        self._by_id: dict[int, SharedRefresh] = {}
-
-    def of(self, credential: Credential) -> SharedRefresh:
-        """Return the one refresh that all calls with this credential share."""
-        key = id(credential)
-        known = self._by_id.get(key)
-        if known is None:  # of all threads one brings its own in
-            known = self._by_id.setdefault(key, SharedRefresh(self._refer(credential, key)))
-        return known
-
-    def _refer(self, credential: Credential, key: int) -> Callable[[], Credential | None]:
+def refresh_of(credential: Credential) -> SharedRefresh:
+    """Return the one refresh that all calls with this credential share."""
+    key = id(credential)
+    known = _REFRESHES.get(key)
+    if known is None:
         try:
-            return weakref.ref(credential, lambda _: self._by_id.pop(key, None))
+            kept: object = weakref.ref(credential, lambda _: _REFRESHES.pop(key, None))
         except TypeError:  # a class with slots: it is kept, as programs have few credentials
-            return lambda: credential
-
-
-REFRESHES = SharedRefreshes()
+            kept = credential
+        known = _REFRESHES.setdefault(key, SharedRefresh(kept))  # of all threads one's own is in
+    return known

@@ -32,15 +32,7 @@ if TYPE_CHECKING:
 class ResolvedPolicy:
     """What every call on a policy shares, looked up once; nothing in it changes.
 
-    Args:
-        chain: As ``check_chain`` returns it.
-        config: The options.
-        agent: A label for logs and records.
-        observers: Who hears of calls, or None.
-        classifier: In place of ``classify``, or None; rules are its own to ask.
-
-    Raises:
-        FallbackConfigError: The label is empty, or no target has what the config requires.
+    A ``classifier`` stands in place of ``classify``: rules are its own to ask.
     """
 
     def __init__(

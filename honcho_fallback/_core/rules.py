@@ -41,7 +41,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import tenacity
 
-from honcho_fallback._core.recovery import REFRESHES
+from honcho_fallback._core.recovery import refresh_of
 from honcho_fallback._core.shared import CooldownReport
 from honcho_fallback._core.state import FORCED
 from honcho_fallback._core.target import ApiKey
@@ -64,50 +64,30 @@ _LARGER_WINDOW = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TO
 
 
 class Recover(NamedTuple):
-    """Do something that takes I/O, then ask the same target once more; not one of max_attempts.
-
-    Args:
-        action: What has to be done.
-    """
+    """Do something that takes I/O, then ask the same target once more; not one of max_attempts."""
 
     action: PendingAction
 
 
 class Retry(NamedTuple):
-    """Ask a target again.
+    """Ask a target again."""
 
-    Args:
-        wait: Seconds before it.
-        position: Where it is in the chain.
-    """
-
-    wait: float
+    wait: float  # seconds before it
     position: int
 
 
 class SwitchTo(NamedTuple):
-    """Ask another target, at once.
+    """Ask another target, at once."""
 
-    Args:
-        positions: Those that could take the request, the best first.
-    """
-
-    positions: Sequence[int]
+    positions: Sequence[int]  # those that could take the request, the best first
 
 
 class Stop(NamedTuple):
-    """End the call.
-
-    Args:
-        outcome: ``exhausted``, ``rejected`` where no other target could have helped, or
-            ``interrupted`` where a reader has content.
-        limit: What forbids to ask anybody else, or None.
-        error: Which of the call's errors comes out where one does.
-    """
+    """End the call: ``rejected`` where no other target could have helped."""
 
     outcome: Outcome
-    limit: Limit | None = None
-    error: int = -1
+    limit: Limit | None = None  # what forbids to ask anybody else
+    error: int = -1  # which of the call's errors comes out where one does
 
 
 Option = Recover | Retry | SwitchTo | Stop
@@ -170,7 +150,7 @@ def credential_refresh(call: CallState, failure: Failure) -> PendingAction | Non
         return None
     # The generation of when this target was asked: if another call has refreshed the credential
     # since, nothing is fetched and the new one is simply tried.
-    return REFRESHES.of(credential).action(call.generation)
+    return refresh_of(credential).action(credential, call.generation)
 
 
 def transport_rebuild(call: CallState, failure: Failure) -> PendingAction | None:

@@ -57,7 +57,7 @@ from honcho_fallback._core.observers import (
     log_restored,
     log_switch,
 )
-from honcho_fallback._core.recovery import REFRESHES, PendingAction
+from honcho_fallback._core.recovery import PendingAction, refresh_of
 from honcho_fallback._core.runtime import Runtime
 from honcho_fallback._core.state import FORCED, PROBE, CallState, PastAttempt
 from honcho_fallback._core.target import NO_FINISH_REASON
@@ -96,16 +96,7 @@ async def _refuse_to_wait(verdict: object) -> NoReturn:
 
 
 class FallbackRun:
-    """Drive one logical call; made by ``policy.start()``, used once, by one call.
-
-    Args:
-        policy: The chain and its options.
-        turn: The turn that the call is a part of, or None.
-        call_id: Unique for the call.
-        runtime: Where time comes from, or None for that of the process.
-        metadata: What the caller says of the call, or None.
-        unfit: The positions that cannot take this call, with reasons, or None.
-    """
+    """Drive one logical call; made by ``policy.start()``, used once, by one call."""
 
     __slots__ = ("_begun", "_call", "_observers", "_runtime")
 
@@ -593,7 +584,7 @@ class FallbackRun:
         if target is not call.attempt.target:
             call.refreshed = call.transport_recovered = False
         if target.credential is not None:
-            call.generation = REFRESHES.of(target.credential).generation
+            call.generation = refresh_of(target.credential).generation
         if config.retry_budget is not None and not call.failures_at(position):
             config.retry_budget.first(target.identity, now)
         return position

@@ -31,11 +31,6 @@ class Turn:
     in other threads and tasks. The next turn starts on the primary again, with the whole chain.
 
     One that is never entered lasts until ``end``, over an interrupt and its resumption too.
-
-    Args:
-        owner: The policy that it belongs to.
-        turn_id: Unique for the turn; its calls name it to observers and in their records.
-        ended: Called with the turn once it is over.
     """
 
     __slots__ = (
@@ -52,12 +47,12 @@ class Turn:
     )
 
     def __init__(self, owner: object, turn_id: str, ended: Callable[[Turn], object]) -> None:
-        self.owner = owner
+        self.owner = owner  # the policy
         self.turn_id = turn_id
         self.position = 0
         self.place: Place | None = None  # of the session that it is a part of
         self.outcome: Literal["open", "completed", "failed", "cancelled"] = "open"
-        self._ended: Callable[[Turn], object] = ended
+        self._ended: Callable[[Turn], object] = ended  # is told, once
         self._outer: Turn | None = None
         self._entered = False
         self._unended = iter((True,))
@@ -66,11 +61,7 @@ class Turn:
         return f"<Turn {self.outcome}, at position {self.position}>"
 
     def end(self, outcome: Literal["completed", "failed", "cancelled"] = "completed") -> None:
-        """End the turn; the first outcome stays, whatever comes late.
-
-        Args:
-            outcome: How it ended.
-        """
+        """End the turn; the first outcome stays, whatever comes late."""
         if next(self._unended, None) is None:  # one step of the interpreter: one thread passes
             return
         self.outcome = outcome
@@ -122,11 +113,7 @@ class Turn:
 
     @classmethod
     def current(cls, owner: object) -> Turn | None:
-        """Find the innermost open turn of a policy in this context.
-
-        Args:
-            owner: The policy.
-        """
+        """Find the innermost open turn of a policy in this context."""
         turn = current_turn.get()
         while turn is not None and (turn.owner is not owner or turn.outcome != "open"):
             turn = turn._outer  # noqa: SLF001 # its own class

@@ -48,24 +48,13 @@ Reached = Literal["no", "refused", "unknown"]
 
 
 class KindFacts(NamedTuple):
-    """What is true of every failure of one kind.
+    """What is true of every failure of one kind, unless facts say otherwise."""
 
-    Args:
-        cause: One sentence: what happened.
-        next_action: One sentence: what a person should do.
-        switchable: May another target work?
-        transient: May the same target work soon?
-        states_wait: May the provider have said when to come back?
-        health: What it says of the target.
-        scope: Whom it reaches, unless facts say otherwise.
-        reached: What became of the request, unless facts say otherwise.
-    """
-
-    cause: str
-    next_action: str
-    switchable: bool = True
-    transient: bool = False
-    states_wait: bool = False
+    cause: str  # one sentence: what happened
+    next_action: str  # one sentence: what a person should do
+    switchable: bool = True  # may another target work?
+    transient: bool = False  # may the same target work soon?
+    states_wait: bool = False  # may the provider have said when to come back?
     health: Health = "down"
     scope: Scope = "model"
     reached: Reached = "refused"

@@ -25,7 +25,7 @@ from honcho_fallback import (
     Target,
     TransportRecovery,
 )
-from honcho_fallback._core.recovery import SharedRefreshes
+from honcho_fallback._core.recovery import _REFRESHES, refresh_of
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 
@@ -348,13 +348,12 @@ class SlottedKey:
 def test_each_credential_has_its_own_shared_refresh_for_as_long_as_it_lives() -> None:
     """By object, not by equality; what is gone leaves nothing behind, what has slots is kept."""
     one, two, slotted = Key(), Key(), SlottedKey()
-    refreshes = SharedRefreshes()
-    assert refreshes.of(one) is refreshes.of(one) is not refreshes.of(two)
-    assert refreshes.of(slotted) is refreshes.of(slotted)
-    assert len(refreshes._by_id) == 3
+    assert refresh_of(one) is refresh_of(one) is not refresh_of(two)
+    assert refresh_of(slotted) is refresh_of(slotted)
+    assert (key := id(one)) in _REFRESHES
     del one
     gc.collect()
-    assert len(refreshes._by_id) == 2
+    assert key not in _REFRESHES
     policy = FallbackPolicy([Target("primary", credential=slotted)], wait=0)
     assert policy.call(repeating(primary=[DENIED, "hello"]).ask) == "hello"
     assert slotted.refreshed == 1
