@@ -255,14 +255,16 @@ def test_an_ending_says_what_became_of_an_answer(
 
 
 def test_what_an_answer_says_is_read() -> None:
-    """Text, tokens and the end; of an answer that is more, all of it; of a stream, its text."""
+    """Text, tokens and the end; of an answer with calls, a message; of a stream, its text."""
     text = HonchoLLMCallResponse[str](
         content="tea", input_tokens=9, output_tokens=4, finish_reasons=["stop"]
     )
     usage = {"input_tokens": 9, "output_tokens": 4, "total_tokens": 13}
     assert read_answer(text)[:3] == ("tea", usage, "stop")
     calls = HonchoLLMCallResponse[str](content="", tool_calls_made=[CALL])
-    assert read_answer(calls).content is calls
+    called = {"name": "search", "arguments": {"query": "tea"}}
+    message = {"role": "assistant", "content": "", "tool_calls": [called]}
+    assert read_answer(calls).content == message
     chunks = [chunk(), chunk("te"), chunk("a"), chunk(is_done=True, finish_reasons=["stop"])]
     assert read_answer(chunks)[:3:2] == ("tea", "stop")
 
