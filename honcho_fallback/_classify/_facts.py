@@ -30,8 +30,8 @@ _is_inner, _is_code, _is_text, _is_wait, _is_subject, _is_nested = (
     for name in ("inner", "codes", "texts", "waits", "subjects", "nested")
 )
 
-ATTRIBUTES = tuple(WORDS["attributes"])
-_OF_AN_ANSWER = ("status_code", "status", "headers", "_content")
+ATTRIBUTES = frozenset(WORDS["attributes"])
+_OF_AN_ANSWER = frozenset({"status_code", "status", "headers"})
 _STATUSES = ("status_code", "http_status", "status", "statusCode", "code")
 # Classes that LiteLLM and others write before a text: ``litellm.APIError: XException - ``.
 _PREFIX = re.compile(r"(?:[\w.]{1,80}(?:Error|Exception)(?:: | - ))+")
@@ -153,7 +153,7 @@ def read_facts(exc: BaseException) -> Facts:
             break
     came = bool(document.texts or document.codes)
     has_body = came if came or answer.get("_content") is not None else None
-    for name in ("code", "type", "status", "error_code"):
+    for name in filter(own.__contains__, ("code", "type", "status", "error_code")):
         document.add_code(own[name])
     if callable(own.get("code")):  # gRPC
         document.add_code(plain(called(exc, "code"), "name"))
@@ -198,7 +198,7 @@ def read_facts(exc: BaseException) -> Facts:
 def _with_close(own: dict[str, Any]) -> dict[str, Any]:
     """Read a websocket's close frame as a body, and its number as a status where it is one."""
     number, reason = own.get("code"), own.get("details")  # as Google's SDK keeps it
-    if own["rcvd"] is not None:
+    if "rcvd" in own:
         number, reason = plain(own["rcvd"], "code"), plain(own["rcvd"], "reason")
     if not (reason and isinstance(reason, str) and isinstance(number, int) and number >= 1000):
         return own

@@ -3,17 +3,40 @@
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from honcho_fallback._values.tracebacks import is_of_the_same_call
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+
+def fields(obj: Any, names: frozenset[str]) -> dict[str, Any]:
+    """Return an object's own attributes, and those of the names that only its class has."""
+    own: dict[str, Any] = plain(obj, "__dict__") or {}
+    cls: Any = type(obj)
+    inherited = _class_attributes(cls, names).difference(own)
+    if not inherited:
+        return own
+    return own | {name: plain(obj, name) for name in inherited}
 
 
-def fields(obj: Any, names: Iterable[str]) -> dict[str, Any]:
-    """Read attributes, whoever defines them; None for what is not there."""
-    return {name: plain(obj, name) for name in names}
+@lru_cache(maxsize=512)
+def _class_attributes(cls: type, names: frozenset[str]) -> frozenset[str]:
+    defined: dict[str, Any] = {}
+    for base in reversed(cls.__mro__):
+        if base.__module__ != "builtins":
+            defined |= vars(base)
+    if defined.keys() & {"__getattr__", "__getattribute__"}:
+        return names
+    return frozenset(name for name in names & defined.keys() if not _warns(defined[name]))
+
+
+def _warns(attribute: object) -> bool:
+    """Tell whether reading a property warns: it is the old name of another, as in aiohttp.
+
+    It is not read, because to silence a warning is to change the filters of the whole process.
+    """
+    getter = attribute.fget if isinstance(attribute, property) else None
+    code = getattr(getter, "__code__", None)
+    return hasattr(getter, "__deprecated__") or (code is not None and "warn" in code.co_names)
 
 
 def plain(obj: Any, name: str) -> Any:

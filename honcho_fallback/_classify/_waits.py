@@ -26,6 +26,8 @@ _EPOCH = 1e9  # no wait lasts that long: a larger number is a time since the epo
 
 def read_waits(headers: Any, body_waits: list[Any]) -> tuple[float | None, bool]:
     """Read how long to wait and whether to retry at all: headers first, then the body."""
+    if not headers and not body_waits:
+        return None, True
     values = _wait_headers(headers) if headers else {}
     exact = values.get("retry-after-ms")
     stated = (f"{exact}ms" if exact else None, values.get("retry-after"), *body_waits)
