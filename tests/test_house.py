@@ -207,7 +207,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "classifier": (2518, ("honcho_fallback/_classify",)),
     # A model that thinks goes on behind another's calls in three adapters more: LangChain and
     # Honcho gave less for it than it took.
-    "providers": (1148, ("honcho_fallback/providers",)),
+    "providers": (1160, ("honcho_fallback/providers",)),
     "observing": (
         1125,
         tuple(
@@ -223,7 +223,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "litellm": (2404, ("adapters/honcho_fallback_litellm",)),
     "honcho": (1749, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
-        899,
+        914,  # a registry with others' metrics is refused as a whole
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),
     ),
     # The agents of one run may have a chain each, accounts are told apart, and a stream that is

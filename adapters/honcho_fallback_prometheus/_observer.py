@@ -7,7 +7,7 @@ from weakref import WeakKeyDictionary
 
 from prometheus_client import REGISTRY, CollectorRegistry, Counter, Gauge, Histogram
 
-from honcho_fallback import FallbackObserver
+from honcho_fallback import FallbackConfigError, FallbackObserver
 from honcho_fallback.measurements import METRICS, SECONDS, Measurements
 
 if TYPE_CHECKING:
@@ -34,8 +34,8 @@ class PrometheusObserver(FallbackObserver):
         most_labels: How many agents, and how many targets, are told apart; others are ``other``.
 
     Raises:
-        FallbackConfigError: An argument is out of range.
-        ValueError: The registry has other metrics of these names.
+        FallbackConfigError: An argument is out of range, or the registry has other metrics of
+            these names.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class PrometheusObserver(FallbackObserver):
         registry = REGISTRY if registry is None else registry
         if registry not in _REGISTERED:
             measurements = Measurements(most_labels)
-            collectors = {metric.name: _collector(metric, registry) for metric in METRICS}
+            collectors = _collectors(registry)
             _REGISTERED[registry] = collectors, measurements
         self._collectors, self._measurements = _REGISTERED[registry]
 
@@ -58,6 +58,21 @@ class PrometheusObserver(FallbackObserver):
                 series.set(value)
             else:
                 series.observe(value)
+
+
+def _collectors(registry: CollectorRegistry) -> dict[str, _Collector]:
+    """Register all metrics or, where the registry has others of a name, none."""
+    collectors: dict[str, _Collector] = {}
+    try:
+        for metric in METRICS:
+            collectors[metric.name] = _collector(metric, registry)
+    except ValueError:
+        for collector in collectors.values():
+            registry.unregister(collector)
+        problem = "it has other metrics that are named honcho_fallback_..."
+        fix = "unregister those or pass another"
+        raise FallbackConfigError.about("registry", problem, fix) from None
+    return collectors
 
 
 def _collector(metric: Metric, registry: CollectorRegistry) -> _Collector:

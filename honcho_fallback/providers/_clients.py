@@ -35,6 +35,8 @@ def without_retries(client: ClientT) -> ClientT:
     Raises:
         FallbackConfigError: How such a client is told is not known here.
     """
+    if _asks_once(client):
+        return client
     retries = _known_owner(client, "without_retries").max_retries
     return client if type(retries) is int and retries <= 0 else _derived(client, max_retries=0)
 
@@ -152,8 +154,18 @@ def _known_owner(client: object, function: str) -> Any:
             f"how a {type(client).__module__}.{type(client).__qualname__} is told is not known"
         )
         fix = "set it where the client is built, or with each request"
+        if function == "without_retries" and type(client).__module__.startswith("google.genai."):
+            once = "http_options=HttpOptions(retry_options=HttpRetryOptions(attempts=1))"
+            fix = f"build it with {once}"
         raise FallbackConfigError.about(function, problem, fix)
     return owner
+
+
+def _asks_once(client: object) -> bool:
+    """Tell whether a client of google-genai, which has no copies, was built to ask once."""
+    options = getattr(getattr(client, "_api_client", None), "_http_options", None)
+    # Without options of its own aiohttp asks again, some seconds later, when a connection breaks.
+    return getattr(getattr(options, "retry_options", None), "attempts", None) in {0, 1}
 
 
 def _derived(client: ClientT, **options: Any) -> ClientT:

@@ -657,11 +657,15 @@ def test_observers_on_one_registry_share_its_metrics() -> None:
 
 @pytest.mark.parametrize("name", ["honcho_fallback_calls", "honcho_fallback_tokens"])
 def test_a_registry_with_other_metrics_of_the_name_is_refused(name: str) -> None:
-    """Nothing is counted on what somebody else made."""
+    """Nothing is counted on what somebody else made, and once that is gone all is counted."""
     registry = CollectorRegistry()
-    Counter(name, "Calls", ["agent"], registry=registry)
-    with pytest.raises(ValueError, match="Duplicated timeseries"):
-        PrometheusObserver(registry)
+    other = Counter(name, "Calls", ["agent"], registry=registry)
+    for _ in range(2):
+        with pytest.raises(FallbackConfigError, match="registry: it has other metrics"):
+            PrometheusObserver(registry)
+        assert list(registry.collect()) == list(other.collect())
+    registry.unregister(other)
+    PrometheusObserver(registry)
 
 
 class Worker:

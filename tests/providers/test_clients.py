@@ -12,6 +12,8 @@ import httpx
 import httpx2
 import openai
 import pytest
+from google import genai
+from google.genai.types import HttpOptions, HttpRetryOptions
 
 from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.providers import (
@@ -126,6 +128,26 @@ def test_a_shorter_time_of_the_clients_own_stays() -> None:
     assert (bounded.read, bounded.write, bounded.pool, bounded.connect) == (3, 3, 3, 1)
     again = with_timeout(client, attempt)
     assert with_timeout(again, attempt) is again
+
+
+def test_googles_client_is_taken_as_it_was_built(providers: ProviderServer) -> None:
+    """It has no copies: the message says how to build it, and one that is built so asks once."""
+    down = providers["down"]
+    down.fail(503)
+
+    def built(**options: Any) -> genai.Client:
+        http = HttpOptions(base_url=down.url, **options)
+        return genai.Client(api_key="k", vertexai=False, http_options=http)
+
+    for retrying in (built(), built(retry_options=HttpRetryOptions(attempts=2))):
+        with pytest.raises(FallbackConfigError, match=r"HttpRetryOptions\(attempts=1\)"):
+            without_retries(retrying)
+    client = built(retry_options=HttpRetryOptions(attempts=1))
+    assert without_retries(client) is client
+    assert without_retries(client.models) is client.models
+    with pytest.raises(Exception, match="503"):
+        client.models.generate_content(model="m", contents="hello")
+    assert len(down.requests) == 1
 
 
 @pytest.mark.parametrize("derive", [without_retries, lambda one: with_key(one, "secret-key")])
