@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
+from unittest.mock import create_autospec
 
 import agents
 import pytest
@@ -272,6 +273,31 @@ async def test_structured_output_and_handoffs_pass_through(providers: ProviderSe
     assert result.final_output == City(city="Lima")
     assert result.last_agent is expert
     assert "json_schema" in json.dumps(fallback.bodies[-1])
+
+
+async def test_usage_of_a_run_is_that_of_its_answers(providers: ProviderServer) -> None:
+    """A failed request has none."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503)
+    alone = await agents.Runner.run(agents.Agent("a", model=SDK.model(providers.new("x"))), "hi")
+    chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
+    result = await agents.Runner.run(agents.Agent("a", model=chain), "hi")
+    usage, expected = result.context_wrapper.usage, alone.context_wrapper.usage
+    assert (usage.requests, usage.total_tokens) == (expected.requests, expected.total_tokens)
+    assert usage.total_tokens > 0
+
+
+async def test_each_attempt_has_the_sdks_own_span(providers: ProviderServer) -> None:
+    """The one that failed, and the one that answered."""
+    primary, fallback = providers.new("primary"), providers.new("fallback")
+    primary.fail(503)
+    processor = create_autospec(agents.TracingProcessor, instance=True)
+    agents.set_trace_processors([processor])
+    agents.set_tracing_disabled(False)
+    chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
+    await agents.Runner.run(agents.Agent("a", model=chain), "hi")
+    ended = [call.args[0].span_data.type for call in processor.on_span_end.call_args_list]
+    assert ended.count("generation") == 2
 
 
 class Closing(agents.OpenAIChatCompletionsModel):

@@ -168,11 +168,16 @@ async def test_what_the_program_wants_switches_nothing(providers: ProviderServer
     with pytest.raises(UsageLimitExceeded):
         await Agent(chain).run("hi", usage_limits=UsageLimits(total_tokens_limit=1))
 
-    def broken(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
-        raise KeyError("name")
+    # That of an agent in a model, which speaks of usage as an empty account does, is none either.
+    for error in (KeyError("name"), UsageLimitExceeded("Exceeded the total_tokens_limit of 1")):
 
-    with pytest.raises(KeyError):
-        await Agent(FallbackModel(FunctionModel(broken), SDK.model(fallback))).run("hi")
+        def broken(
+            _: list[ModelMessage], __: AgentInfo, error: Exception = error
+        ) -> ModelResponse:
+            raise error
+
+        with pytest.raises(type(error)):
+            await Agent(FallbackModel(FunctionModel(broken), SDK.model(fallback))).run("hi")
     with pytest.raises(UserError):
         await Agent(chain).run("hi", model_settings={"tool_choice": ["nobody"]})
     assert not fallback.requests
@@ -355,6 +360,21 @@ async def test_a_stream_that_is_left_is_no_failure(
     async with chain.request_stream(request, None, ModelRequestParameters()) as stream:
         await anext(aiter(stream))
     assert [record.outcome for record in records.calls] == ["abandoned", "abandoned"]
+
+
+async def test_models_without_an_address_are_two_places() -> None:
+    """What was meant for the primary, such as a key in a header, is not handed to the other."""
+    settings: list[Any] = []
+
+    def ask(_: list[ModelMessage], info: AgentInfo) -> ModelResponse:
+        settings.append(info.model_settings)
+        if len(settings) == 1:
+            raise ConnectionError("dead")
+        return ModelResponse([TextPart("hello")])
+
+    models = (FunctionModel(ask, model_name=name) for name in ("dead", "alive"))
+    await Agent(FallbackModel(*models), model_settings={"extra_body": "theirs"}).run("hi")
+    assert ["extra_body" in (one or {}) for one in settings] == [True, False]
 
 
 async def test_an_empty_stream_switches(records: Records) -> None:

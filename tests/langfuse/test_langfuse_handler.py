@@ -122,6 +122,15 @@ def test_fifty_calls_at_once_on_one_handler(memory: Memory) -> None:
     assert len(handler._calls) == 0
 
 
+def test_fifty_calls_in_threads(memory: Memory) -> None:
+    """Threads share a handler as tasks do."""
+    handler = LangfuseCallbackHandler(memory.client)
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda _: called(handler, fails=1), range(50)))
+    assert [one.metadata["is_fallback"] for one in memory.stored()] == [True] * 50
+    assert len(handler._calls) == 0
+
+
 def test_calls_that_never_end_do_not_pile_up(memory: Memory) -> None:
     """A run that was started and dropped makes room for later ones, the oldest first."""
     handler = LangfuseCallbackHandler(memory.client)

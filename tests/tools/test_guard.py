@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import fields
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -490,6 +493,17 @@ def test_limits_are_whole_positive_numbers_in_order(value: Any) -> None:
 def test_every_limit_can_be_set(limits: dict[str, int], calls: Any, answers: list[str]) -> None:
     """OH-023: no option is a dead knob."""
     assert actions(ToolLoopGuard(ToolLoopLimits(**limits)), *calls) == answers
+
+
+def test_the_page_has_every_limit_with_its_default() -> None:
+    """Each stands in the table of what ends a run, beside its figure."""
+    page = (Path(__file__).parents[2] / "docs/tools.md").read_text("utf-8")
+    rows = page.partition("| what happens | limit |")[2].partition("\n\n")[0].splitlines()
+    for limit in fields(ToolLoopLimits):
+        named = [row for row in rows if f"`{limit.name}`" in row]
+        figure = "no cap" if limit.default is None else rf"\b{limit.default}\b"
+        assert named, limit.name
+        assert all(re.search(figure, row) for row in named), limit.name
 
 
 def test_exempt_tools_is_a_list_of_names() -> None:
