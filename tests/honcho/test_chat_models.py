@@ -120,7 +120,7 @@ def test_every_wire_falls_back_to_every_other(
 
 
 def test_servers_of_openais_wire_keep_their_names(providers: ProviderServer) -> None:
-    """Records call a target as ``doctor`` does, and messages take the form of OpenAI's wire."""
+    """HON-059: records call a target as ``doctor`` does, messages take OpenAI's form."""
     providers["nous"].fail(503)
     listener = Listener()
     marked = [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]

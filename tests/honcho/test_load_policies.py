@@ -244,7 +244,7 @@ def test_nothing_is_inherited_from_the_primary() -> None:
 
 
 def test_the_shorthand_is_for_fallbacks() -> None:
-    """HOM-010: Honcho merges its default transport first, so a primary keeps its slash."""
+    """HOM-010, HOM-012: Honcho merges its default transport first: a primary keeps its slash."""
     target = loaded(DERIVER_MODEL_CONFIG__MODEL="anthropic/claude-x")["deriver"].targets[0]
     assert (target.provider, target.model) == ("openai", "anthropic/claude-x")
 

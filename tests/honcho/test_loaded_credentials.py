@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import runpy
 import stat
 from concurrent.futures import ThreadPoolExecutor
@@ -131,10 +132,11 @@ def test_a_401_refreshes_once_and_the_same_target_is_asked_again(
     nous_key: Any,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """HON-077, HON-080: the key is the credential's; no secret shows."""
+    """HON-077, HON-080: the key is the credential's; no secret shows; HON-086: nothing is set."""
     caplog.set_level("DEBUG")
     policies = load_policies(environ, credentials={"nous": nous_key})
     policy = policies["deriver"]
+    before = {**environ}, {**os.environ}, policy.targets
     assert call(policy) == f"hello from {provider.name}"
     provider.key = "key-2"  # the first one is revoked before its end
     run = policy.start()
@@ -142,6 +144,7 @@ def test_a_401_refreshes_once_and_the_same_target_is_asked_again(
     assert keys(provider) == ["key-1", "key-1", "key-2"]
     assert portal.token_requests == [f"{REFRESH}0", f"{REFRESH}1"]
     assert run.record.attempts[1].note == "after a refresh of its credential"
+    assert ({**environ}, {**os.environ}, policy.targets) == before
     ours = [one.getMessage() for one in caplog.records if one.name.startswith("honcho_fallback")]
     shown = f"{ours} {run.record.explain()} {run.record.to_dict()} {policies} {policy.targets}"
     assert not any(secret in shown for secret in (REFRESH, "key-1", "key-2", "at-1", "at-2"))

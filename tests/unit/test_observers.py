@@ -223,7 +223,7 @@ def test_nothing_that_a_provider_wrote_is_told(caplog: pytest.LogCaptureFixture)
 
 
 def test_the_record_says_who_answered_and_who_was_never_tried() -> None:
-    """is_fallback is true exactly when another target than the primary answered (HON-063)."""
+    """HOM-070, HON-063: is_fallback where another target than the primary answered."""
     asked = policy()
     run = asked.start()
     said: dict[str, Any] = {"openai/one": [StatusError(503)], "anthropic/two": ["hello"]}

@@ -208,7 +208,7 @@ def test_the_time_of_a_refresh_is_gone_from_the_deadline(clock: Clock) -> None:
 
 
 def test_calls_that_wait_share_one_refresh() -> None:
-    """HON-081: of ten threads that were refused together one refreshes, over two policies."""
+    """HON-081, HON-082: of ten threads that were refused one refreshes, over two policies."""
     refused, refreshing = threading.Barrier(10), threading.Event()
 
     class Slow(Key):

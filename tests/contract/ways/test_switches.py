@@ -74,7 +74,7 @@ async def test_a_healthy_primary_is_the_only_one_asked(cell: Cell) -> None:
 
 @cells()
 async def test_each_call_begins_at_the_primary(cell: Cell) -> None:
-    """Without a cooldown or a turn a failure says nothing of the next call."""
+    """G-21: without a cooldown or a turn a failure says nothing of the next call."""
     cell.primary.fail(503, times=1)
     cell.build()
     assert await cell.is_answered_by(cell.backup)
