@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from honcho_fallback import FallbackConfig
+from tests.test_house import ROOMS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -55,3 +56,10 @@ def test_the_reference_shows_every_package() -> None:
     public = {name.removesuffix(".__init__") for name in public} - {"honcho_fallback.cli"}
     shown = re.findall(r"^::: (\S+)$", (DOCS / "reference.md").read_text(), re.MULTILINE)
     assert sorted(shown) == sorted(public)
+
+
+def test_the_page_has_the_rooms_of_today() -> None:
+    """Column "now", in the order of the rooms."""
+    page = (DOCS / "why.md").read_text(encoding="utf-8")
+    now = re.findall(r"^\| [^|]+ \| [\d,]+ \| ([\d,]+) \|", page, re.MULTILINE)
+    assert now == [f"{most:,}" for most, _ in ROOMS.values()]
