@@ -225,10 +225,10 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "testing": (777, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
     "tools": (1190, ("honcho_fallback/tools",)),
     "simulate": (911, ("honcho_fallback/simulate",)),
-    "cli": (555, ("honcho_fallback/cli",)),
+    "cli": (569, ("honcho_fallback/cli",)),
     "langchain": (3659, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2404, ("adapters/honcho_fallback_litellm",)),
-    "honcho": (1749, ("adapters/honcho_fallback_honcho",)),
+    "honcho": (1815, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         914,  # a registry with others' metrics is refused as a whole
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, get_args
 
 from honcho_fallback import CredentialError, FallbackConfigError, FallbackError, FallbackPolicy
 from honcho_fallback.simulate import load_policy
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho._loaders import read_settings
-from honcho_fallback_honcho._slots import SLOTS
+from honcho_fallback_honcho._notices import Effect, Notice, merged
+from honcho_fallback_honcho._slots import DEFAULT_TRANSPORT, SLOTS, TRANSPORTS, host_of, key_name
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from honcho_fallback_honcho._loaders import Reading
-    from honcho_fallback_honcho._notices import Notice
+    from honcho_fallback_honcho._model_settings import ModelSettings
+    from honcho_fallback_honcho._settings import Settings
 
 _WHEN = (
     "Honcho asks the fallback in the last of three attempts; with policy_from() after the first."
@@ -36,7 +39,7 @@ def examine(env_file: Path | None, toml: Path | None) -> tuple[list[str], bool]:
     reading, files = _read(env_file, toml)
     ours = ["", "As load_policies() and load_chat_models() read them:", "", *_chains(reading)]
     lines = [_answer(reading), *_lines_of(reading.notices), *ours, "", _WHEN, _TIME, "", files]
-    return lines, not reading.notices
+    return lines, all(notice.effect == "hint" for notice in reading.notices)
 
 
 def rehearse(
@@ -47,6 +50,10 @@ def rehearse(
     if agent not in reading.chains:
         raise FallbackConfigError.unknown(agent, reading.chains, "agent")
     chain = reading.chains[agent]
+    if len(outcomes) > len(chain):
+        raise FallbackConfigError.about(
+            "--fail", f"given {len(outcomes)} times", f"{agent} has {len(chain)} targets"
+        )
     # A target without its key cannot answer.
     rest = [CredentialError("no key") if one.key == "missing" else None for one in chain]
     errors = [*map(_error, outcomes), *rest[len(outcomes) :]]
@@ -79,7 +86,8 @@ def _read(env_file: Path | None, toml: Path | None) -> tuple[Reading, str]:
     env_file = env_file or _here(".env")
     toml = toml or _here("config.toml")
     reading = read_settings(None, toml, env_file)
-    notices = sorted(reading.notices, key=lambda one: not one.elsewhere)
+    notices, order = [*reading.notices, *_differences(reading)], get_args(Effect).index
+    notices.sort(key=lambda one: order(one.effect))
     files = [str(file) for file in (env_file, toml) if file is not None]
     said = f"Read: {', '.join(['the environment', *files])}."
     return reading._replace(notices=tuple(notices)), said
@@ -92,11 +100,11 @@ def _here(name: str) -> Path | None:
 def _answer(reading: Reading) -> str:
     covered = sum(len(chain) > 1 for chain in reading.chains.values())
     answer = f"{covered} of {len(reading.chains)} agents have a fallback"
-    elsewhere = sum(notice.elsewhere for notice in reading.notices)
-    if elsewhere:
+    counts = Counter(notice.effect for notice in reading.notices)
+    if elsewhere := counts["elsewhere"]:
         data = "Honcho sends data elsewhere than these settings say"
         return f"{data}: {_counted(elsewhere)}; {answer}."
-    fails = len(reading.notices)
+    fails = counts["fails"]
     return f"{answer}; {_counted(fails)} cannot work." if fails else f"{answer}."
 
 
@@ -146,3 +154,67 @@ def _error(outcome: str) -> Exception | None:
     raise FallbackConfigError.about(
         "--fail", f"got {outcome!r}", f"pass 400 to 599, {', '.join(_WORDS)} or ok"
     )
+
+
+# Where Honcho itself reads the settings otherwise: what it ignores, and sends elsewhere. As its
+# settings module and its registry of clients were seen to do (main, 2026-08-20).
+
+# Honcho's transports, and where their SDKs look for an address that Honcho does not give them.
+_SDKS = {
+    "openai": "OPENAI_BASE_URL",
+    "anthropic": "ANTHROPIC_BASE_URL",
+    "gemini": "GOOGLE_GEMINI_BASE_URL",
+}
+_OUR_NAMES = ("LLM_DEFAULT_TIMEOUT", "LLM_LMSTUDIO_", "LLM_NOUS_", "LLM_OPENAI_COMPATIBLE_")
+_WE_READ_IT = "load_policies() and load_chat_models() read it"
+
+
+def _differences(reading: Reading) -> tuple[Notice, ...]:
+    """Say what Honcho ignores of what our loaders read, and where it sends data instead."""
+    settings, notices = reading.settings, []
+    for name in reading.names:
+        is_ours = name.startswith(_OUR_NAMES) and name.lower() in type(settings).model_fields
+        if is_ours and settings.variable(name) != "":
+            notices.append(Notice(name, "Honcho has no such setting", _WE_READ_IT, effect="hint"))
+    for agent, env in SLOTS.items():
+        for node, model, transport in _nodes(env, settings.model_of(agent)):
+            ignored = _ignored(node, model, transport, settings)
+            notices += [notice._replace(agents=(agent,)) for notice in ignored]
+    return merged(notices)
+
+
+def _nodes(env: str, primary: ModelSettings) -> Iterator[tuple[str, ModelSettings, str | None]]:
+    """Yield the two models that Honcho asks for an agent, and over which transport."""
+    yield env, primary, primary.transport or DEFAULT_TRANSPORT
+    fallback = primary.fallback
+    if fallback is not None and not fallback.is_empty:
+        prefix = (fallback.model or "").partition("/")[0]
+        named = prefix if prefix in TRANSPORTS else None
+        yield f"{env}__FALLBACK", fallback, fallback.transport or named
+
+
+def _ignored(
+    env: str, model: ModelSettings, transport: str | None, settings: Settings
+) -> Iterator[Notice]:
+    if transport not in _SDKS:
+        return
+    own, shared, sdk = model.overrides, settings.url(transport), _SDKS[transport]
+    if own.api_key or (own.api_key_env and settings.variable(own.api_key_env)):
+        shared = None  # it is the address of the client with the shared key
+    configured, from_sdk = own.base_url or shared, settings.variable(sdk)
+    host = host_of(configured or from_sdk or TRANSPORTS[transport].base_url or "")
+    to: Effect = "elsewhere"
+    if model.base_url:
+        problem = f"Honcho ignores it and sends the data to {host}"
+        fix = f"the name is {env}__OVERRIDES__BASE_URL"
+        yield Notice(f"{env}__BASE_URL", problem, fix, effect=to)
+    if model.api_key:
+        problem = f"Honcho ignores it and sends {key_name(transport)} to {host}"
+        fix = f"the name is {env}__OVERRIDES__API_KEY"
+        yield Notice(f"{env}__API_KEY", problem, fix, effect=to)
+    if model.fallback is not None and env.endswith("__FALLBACK"):
+        yield Notice(f"{env}__FALLBACK", "one too many for Honcho", _WE_READ_IT, effect="hint")
+    if from_sdk and not configured:
+        problem = f"none of Honcho's settings, yet it sends the data to {host}"
+        fix = f"unset it, or set LLM_{transport.upper()}_BASE_URL"
+        yield Notice(sdk, problem, fix, effect=to)

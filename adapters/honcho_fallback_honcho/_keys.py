@@ -10,19 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
 
 from honcho_fallback import ApiKey, CredentialError, FallbackConfigError
-from honcho_fallback_honcho._notices import Notice
+from honcho_fallback_honcho._notices import Effect, Notice
 from honcho_fallback_honcho._slots import TRANSPORTS, host_of, is_loopback, key_name, same_origin
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from honcho_fallback import Credential
     from honcho_fallback_honcho._model_settings import ModelSettings
     from honcho_fallback_honcho._settings import Settings
 
 KeyState = Literal["set", "refreshed", "not needed", "missing"]
 
-_HONCHOS = {"openai", "anthropic", "gemini"}  # it does not start with another transport
 NO_KEY = "not-needed"  # the SDKs insist on one, local servers on none
 
 
@@ -52,7 +49,6 @@ def find_key(
     settings: ModelSettings, transport: str, env: str, defaults: Settings, notices: list[Notice]
 ) -> Key:
     """Find a target's address, and the key that belongs to it; note what is wrong."""
-    notices += _ignored(settings, transport, env, defaults)
     own_key = _own_key(settings, env, defaults, notices)
     home, shared_url = TRANSPORTS[transport], defaults.url(transport)
     if own_key is not None and home.needs_key and home.base_url is not None:
@@ -77,26 +73,12 @@ def find_key(
     problem, fix = f"{state}, so there is no key for {host_of(base_url)}", "set it"
     if is_home and transport == "nous":
         fix += ", or pass credentials={'nous': ...} that mints one"
+    effect: Effect = "fails"
     if default is not None and not is_home:
         problem += f"; Honcho sends {key_name(transport)} there, load_policies() does not"
-        fix = "set it to the key that was given for that host"
-    notices.append(Notice(name, problem, fix))
+        fix, effect = "set it to the key that was given for that host", "hint"
+    notices.append(Notice(name, problem, fix, effect=effect))
     return Key(base_url, MissingKey(str(notices[-1])), "missing")
-
-
-def _ignored(
-    settings: ModelSettings, transport: str, env: str, defaults: Settings
-) -> Iterator[Notice]:
-    """Say where Honcho sends data while it ignores the flat form of its pull request 692."""
-    if transport not in _HONCHOS:
-        return
-    address = settings.overrides.base_url or defaults.url(transport)
-    host = host_of(address or TRANSPORTS[transport].base_url or "")
-    for name, what in (("BASE_URL", "the data"), ("API_KEY", key_name(transport))):
-        if name.lower() in settings.model_fields_set:
-            problem = f"Honcho ignores it and sends {what} to {host}"
-            fix = f"the name is {env}__OVERRIDES__{name}"
-            yield Notice(f"{env}__{name}", problem, fix, elsewhere=True)
 
 
 def is_placeholder(key: str) -> bool:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from honcho_fallback import Credential, FallbackObserver
     from honcho_fallback_honcho._notices import Notice
-    from honcho_fallback_honcho._settings import Toml
+    from honcho_fallback_honcho._settings import Settings, Toml
     from honcho_fallback_honcho._targets import PlannedTarget
 
 logger = logging.getLogger("honcho_fallback.honcho")
@@ -31,6 +31,8 @@ class Reading(NamedTuple):
 
     chains: dict[str, tuple[PlannedTarget, ...]]
     notices: tuple[Notice, ...]
+    settings: Settings  # that they were read from
+    names: tuple[str, ...]  # that are set, those of the file included
 
 
 class AgentPlan(NamedTuple):
@@ -73,12 +75,13 @@ def read_settings(
     """Read every agent's chain; return what is wrong as notices instead of logging it."""
     environ, file = read_environ(source, env_file), read_file(toml)
     settings = checked(environ, file, credentials)
-    notices = [*find_misnamed((*environ, *file))]
+    names = (*environ, *map(str.upper, file))
+    notices = [*find_misnamed(names)]
     chains: dict[str, tuple[PlannedTarget, ...]] = {}
     for agent in SLOTS:
         chains[agent], wrong = read_chain(agent, settings)
         notices += wrong
-    return Reading(chains, merged(notices))
+    return Reading(chains, merged(notices), settings, names)
 
 
 def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any other
@@ -92,7 +95,7 @@ def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any 
     credentials: Mapping[str, Credential] = NO_CREDENTIALS,
 ) -> list[AgentPlan]:
     """Read the settings, log what is wrong with them, and return what each agent is made of."""
-    chains, notices = read_settings(source, toml, env_file, credentials)
+    chains, notices, *_ = read_settings(source, toml, env_file, credentials)
     if notices and strict:
         raise FallbackConfigError("\n".join(map(str, notices)))
     for notice in notices:

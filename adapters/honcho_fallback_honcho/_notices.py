@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from honcho_fallback_honcho._slots import SLOTS
 
@@ -21,6 +21,10 @@ _FAMILIES = {
 }
 
 
+# What comes of it, the worst first: Honcho sends data elsewhere, something cannot work, nothing.
+Effect = Literal["elsewhere", "fails", "hint"]
+
+
 class Notice(NamedTuple):
     """Say which variable is wrong, why, and what to do."""
 
@@ -28,7 +32,7 @@ class Notice(NamedTuple):
     problem: str
     fix: str
     agents: tuple[str, ...] = ()  # that it concerns; none where it is nobody's in particular
-    elsewhere: bool = False  # whether Honcho then sends data elsewhere than the settings say
+    effect: Effect = "fails"
 
     def __str__(self) -> str:
         return f"{self.name}: {self.problem}; {self.fix}"

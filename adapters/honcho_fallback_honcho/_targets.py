@@ -102,7 +102,7 @@ def _planned(
     if prefix in TRANSPORTS and key.base_url == TRANSPORTS[transport].base_url:
         problem = f"without TRANSPORT the data goes to {host_of(key.base_url)}"
         fix = f"set {node.env}__TRANSPORT, and MODEL without {prefix}/"
-        notices.append(Notice(f"{node.env}__MODEL", problem, fix, elsewhere=True))
+        notices.append(Notice(f"{node.env}__MODEL", problem, fix, effect="elsewhere"))
     more = settings.overrides.provider_params
     endpoint = Endpoint(
         transport,

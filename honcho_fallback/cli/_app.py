@@ -31,13 +31,18 @@ app = typer.Typer(
 )
 
 
+# A user typed an option; the settings' reader names its own argument.
+_OPTION_OF = {"env_file": "--env-file", "toml": "--toml"}
+
+
 @contextmanager
 def _plain_errors() -> Generator[None]:
     """End with one line and status 2 for a mistake of the user, or a missing extra."""
     try:
         yield
     except (FallbackConfigError, ImportError) as error:
-        typer.echo(f"honcho-fallback: {error}", err=True)
+        name, colon, rest = str(error).partition(":")
+        typer.echo(f"honcho-fallback: {_OPTION_OF.get(name, name)}{colon}{rest}", err=True)
         raise typer.Exit(2) from None
 
 
@@ -158,7 +163,7 @@ def show(  # noqa: PLR0913 # one per option
 def simulate(  # noqa: PLR0913 # one per option
     scenario: Annotated[
         str | None,
-        typer.Argument(help="A shipped scenario, a TOML file, or saved records (.jsonl)."),
+        typer.Argument(help="A shipped scenario, a TOML file, or saved records."),
     ] = None,
     policy: Annotated[
         list[str] | None,

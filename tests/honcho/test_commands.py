@@ -71,7 +71,7 @@ OPENAI = {f"{F}__TRANSPORT": "openai", f"{F}__MODEL": "q"}
 ANTHROPIC = {f"{F}__TRANSPORT": "anthropic", f"{F}__MODEL": "claude-x"}
 D, LOCAL = "DERIVER_MODEL_CONFIG", "http://localhost:1234/v1"
 ELSEWHERE = "Honcho sends data elsewhere than these settings say: "
-# The first line, and a part of a later one.
+# What Honcho's own modules did with it (main, 2026-08-20); the first line, a part of a later one.
 SEEN: list[tuple[dict[str, str], str, str]] = [
     ({}, "0 of 9 agents have a fallback.", ""),
     ({"LLM_OPENAI_API_KEY": ""}, "0 of 9", "LLM_OPENAI_API_KEY: not set, so there is no key for api.openai.com (all agents)"),
@@ -79,17 +79,24 @@ SEEN: list[tuple[dict[str, str], str, str]] = [
     (ANTHROPIC, "1 of 9", "anthropic/claude-x   set  api.anthropic.com"),
     ({**OPENAI, f"{F}__TRANSPORT": "lmstudio"}, "1 of 9", "lmstudio/q           not needed  localhost:1234"),
     ({**OPENAI, f"{F}__BASE_URL": LOCAL}, f"{ELSEWHERE}1 setting;", "sends the data to api.openai.com"),
+    ({**OPENAI, f"{F}__BASE_URL": LOCAL, f"{F}__OVERRIDES__API_KEY": "k", "LLM_OPENAI_BASE_URL": "https://p.example/v1"}, f"{ELSEWHERE}1 setting;", "sends the data to api.openai.com"),
     ({**OPENAI, f"{F}__API_KEY": "k"}, f"{ELSEWHERE}1 setting;", "sends LLM_OPENAI_API_KEY to api.openai.com"),
+    ({"OPENAI_BASE_URL": LOCAL}, f"{ELSEWHERE}1 setting;", "OPENAI_BASE_URL: none of Honcho's settings, yet it sends the data to localhost:1234"),
+    ({**ANTHROPIC, "ANTHROPIC_BASE_URL": LOCAL}, f"{ELSEWHERE}1 setting;", "yet it sends the data to localhost:1234 (deriver)"),
+    ({**OPENAI, f"{F}__TRANSPORT": "gemini", "LLM_GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": LOCAL}, f"{ELSEWHERE}1 setting;", "yet it sends the data to localhost:1234"),
+    ({"OPENAI_BASE_URL": LOCAL, "LLM_OPENAI_BASE_URL": "https://api.openai.com/v1"}, "0 of 9 agents have a fallback.\n", ""),
+    ({**ANTHROPIC, f"{F}__FALLBACK__MODEL": "lmstudio/x"}, "1 of 9 agents have a fallback.\n", f"{F}__FALLBACK: one too many for Honcho"),
+    ({"LLM_DEFAULT_TIMEOUT": "300"}, "0 of 9 agents have a fallback.\n", "LLM_DEFAULT_TIMEOUT: Honcho has no such setting"),
     ({f"{D}__MODEL": "anthropic/x"}, f"{ELSEWHERE}1 setting;", "without TRANSPORT the data goes to api.openai.com"),
-    ({**OPENAI, f"{F}__OVERRIDES__BASE_URL": LOCAL}, "1 of 9 agents have a fallback; 1 setting cannot", "Honcho sends LLM_OPENAI_API_KEY there, load_policies() does not"),
+    ({**OPENAI, f"{F}__OVERRIDES__BASE_URL": LOCAL}, "1 of 9 agents have a fallback.\n", "Honcho sends LLM_OPENAI_API_KEY there, load_policies() does not"),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("environ", "first", "later"), SEEN)
-def test_doctor_says_what_is_wrong_and_where_data_goes(
+def test_doctor_says_what_honcho_ignores_and_where_data_goes(
     environ: dict[str, str], first: str, later: str
 ) -> None:
-    """HON-056, HON-058: the first line is the answer; status 1 where something is wrong."""
+    """HON-056, HON-058: the first line is the answer; status 1 but where only hints follow."""
     status, output = run("doctor", **{**KEYS, **environ})
     assert output.startswith(first)
     assert later in output.partition("\n")[2]
@@ -115,8 +122,8 @@ def test_files_of_the_folder_are_read_as_honcho_reads_them(empty_folder: Path) -
 @pytest.mark.parametrize(
     ("args", "environ", "text"),
     [
-        (["--env-file", "no/such/file"], {}, "env_file: no/such/file cannot be read"),
-        (["--toml", "no/such/file"], {}, "toml: no/such/file cannot be read"),
+        (["--env-file", "no/such/file"], {}, "--env-file: no/such/file cannot be read"),
+        (["--toml", "no/such/file"], {}, "--toml: no/such/file cannot be read"),
         ([], {"LLM_DEFAULT_TIMEOUT": "never"}, "LLM_DEFAULT_TIMEOUT: Input should be a valid number"),
     ],
 )  # fmt: skip
@@ -153,6 +160,14 @@ def test_dry_run(args: list[str], rows: list[tuple[str, str, str]], end: str) ->
     for line, (who, wait, result) in zip(lines, rows, strict=True):
         assert re.match(rf"  \d +{who}/\S+ +{wait} +{result}", line)
     assert end in output.splitlines()[-1]
+
+
+def test_dry_run_takes_no_more_failures_than_there_are_targets() -> None:
+    """Whoever names a third of two has another chain in mind."""
+    failures = ("--fail", "503") * 3
+    status, output = run("dry-run", "--agent", "deriver", *failures, **FINE)
+    assert status == 2
+    assert output == "honcho-fallback: --fail: given 3 times; deriver has 2 targets\n"
 
 
 def test_dry_run_says_what_is_wrong_with_this_agent() -> None:

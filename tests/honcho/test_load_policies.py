@@ -117,6 +117,16 @@ RESULTS: list[tuple[dict[str, str], list[str], str]] = [
     ({f"{F}__MODEL": "nous/hermes-4", "LLM_NOUS_API_KEY": "k"}, ["nous/hermes-4"], ""),
     (
         {
+            f"{F}__TRANSPORT": "openai",
+            f"{F}__MODEL": "m",
+            f"{F}__API_KEY": "own-key",
+            f"{F}__BASE_URL": "https://llm.example/v1",
+        },
+        ["openai/m"],
+        "",
+    ),
+    (
+        {
             f"{F}__TRANSPORT": "openai_compatible",
             f"{F}__MODEL": "m",
             f"{F}__API_KEY": "own-key",

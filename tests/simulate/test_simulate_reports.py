@@ -365,9 +365,9 @@ def test_seed_and_calls(mine: Path) -> None:
     assert figures(mine, "--policy", "default", "--calls", 40)["default"]["calls"] == 40
 
 
-@pytest.mark.parametrize("name", ["tuesday.jsonl", "tuesday.jsonl.1"])
+@pytest.mark.parametrize("name", ["tuesday.jsonl", "tuesday.jsonl.1", "tuesday"])
 def test_saved_records_are_played_again(tmp_path: Path, name: str) -> None:
-    """A file of JSON lines is a scenario, rotated or not."""
+    """A file of JSON lines is a scenario, rotated or not, whatever it is called."""
     records = simulate(incident(failing(starts=5)), FallbackConfig()).records
     path = tmp_path / name
     path.write_text("\n".join(json.dumps(record.to_dict()) for record in records))
