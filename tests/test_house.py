@@ -227,7 +227,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "simulate": (911, ("honcho_fallback/simulate",)),
     "cli": (569, ("honcho_fallback/cli",)),
     "langchain": (3659, ("adapters/honcho_fallback_langchain",)),
-    "litellm": (2404, ("adapters/honcho_fallback_litellm",)),
+    "litellm": (2417, ("adapters/honcho_fallback_litellm",)),
     "honcho": (1815, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         914,  # a registry with others' metrics is refused as a whole

@@ -145,10 +145,13 @@ def ordered(deployments: Sequence[Deployment]) -> list[Deployment]:
 
 def misplaced_rank(deployment: Deployment) -> str | None:
     """Say what to do about a key that may be meant for a rank, where there is one."""
+    from difflib import get_close_matches  # noqa: PLC0415 # for a mistake only
+
     for place in ("model_info", "litellm_params"):
         for key in deployment.get(place) or {}:
-            plain = str(key).lower().replace("-", "").replace("_", "")
-            if plain in {"rank", "fallbackrank"} and (place, key) != ("model_info", RANK):
+            plain = str(key).lower()
+            is_near = plain == "rank" or get_close_matches(plain, [RANK], cutoff=0.85)
+            if is_near and (place, key) != ("model_info", RANK):
                 return f"write {place}.{key} as model_info.{RANK} if that is meant"
     return None
 

@@ -98,11 +98,14 @@ async def walk(router: Any, endpoint: Endpoint, request: dict[str, Any], error: 
 
         place, context = "litellm_routing_ctx", RoutingContext(router)
     bucket = "litellm_metadata" if endpoint.is_generic else "metadata"
+    metadata = {**(request.get(bucket) or {})}
+    if earlier := metadata.get("previous_models"):
+        metadata["previous_models"] = earlier[:-1]  # LiteLLM adds this error itself
     hop: dict[str, Any] = {
         "max_fallbacks": setting(router, "max_fallbacks") or 0,
         "fallback_depth": 0,
         **{name: value for name, value in request.items() if name not in REHEARSALS},
-        bucket: {**(request.get(bucket) or {})},
+        bucket: metadata,
         place: _Hops(context, ask, is_async=endpoint.is_async),
         "fallback_model_group": named,
         "original_model_group": request["model"],

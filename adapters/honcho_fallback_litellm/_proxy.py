@@ -116,6 +116,8 @@ class FallbackProxyHandler(CustomLogger):
             self._attached, self._refused = router, deployments
             self._report(str(error) if is_ours else f"{type(error).__name__} in register")
             return False
+        if self._trouble is not None:
+            logger.warning("the ranked groups of this Proxy are chains now")
         self._attached, self._refused, self._trouble = router, None, None
         return True
 

@@ -164,14 +164,16 @@ async def _look(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> R
     """Ask LiteLLM who is in rotation.
 
     Affinity names only whom a session, a key or a prompt is pinned to: whoever stands behind it
-    is asked for without that one, which is how LiteLLM gets past a pin itself.
+    is asked for without those that were named, which is how LiteLLM gets past a pin itself.
     """
     where = Rotation(router, ids, await _healthy(router, request))
-    if where.healthy and not where.healthy.union(where.cooling).issuperset(ids):
+    named = where.healthy
+    while named and not where.healthy.union(where.cooling).issuperset(ids):
         # LiteLLM takes encrypted reasoning out of the lists that it is given.
         histories = {one: deepcopy(request[one]) for one in _HISTORIES if one in request}
         without = {**request, **histories, NARROWED: [*where.healthy]}
-        where.healthy |= _ids_in(await _healthy(router, without))
+        named = _ids_in(await _healthy(router, without)) - where.healthy
+        where.healthy |= named
     return where
 
 

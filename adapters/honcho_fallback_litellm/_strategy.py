@@ -45,9 +45,12 @@ class Registration(NamedTuple):
     others: int
 
     def __str__(self) -> str:
-        chains = [f"{group}: {' -> '.join(models)}" for group, models in self.chains.items()]
+        chains = [
+            f"chain {group}: {' -> '.join(models)}{' (no fallback)' * (len(models) == 1)}"
+            for group, models in self.chains.items()
+        ]
         others = f"{self.others} ({len(self.problems)} for a mistake)"
-        return f"active chains: {'; '.join(chains)}; groups that stay LiteLLM's: {others}"
+        return f"active: {'; '.join(chains)}; groups that stay LiteLLM's: {others}"
 
 
 class FallbackRoutingStrategy:

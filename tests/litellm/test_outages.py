@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -16,8 +17,10 @@ from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
 )
+from honcho_fallback_litellm import FallbackProxyHandler
 from tests.helpers.later import AtOnce, Later
 from tests.helpers.provider import Reply
+from tests.helpers.wire import chat_word as word
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -252,6 +255,22 @@ def test_litellms_timeout_comes_before_the_policys(  # a table and fixtures
     assert limits[0] == bound
 
 
+@pytest.mark.parametrize("drip", [": ping", word("")])
+def test_a_stream_without_a_first_token_is_the_backups(
+    drip: str, bench: Any, providers: ProviderServer, run: Any
+) -> None:
+    """In a task to the point, also where the provider keeps the connection alive, by whatever."""
+    providers["primary"].reply(Reply(events=[word("")], hang=True, drip=drip))
+    router, listener = bench.managed(FallbackConfig(first_token_timeout=2))
+
+    async def read() -> str:
+        stream = await router.acompletion(**ASKED, stream=True)
+        return "".join([one.choices[0].delta.content or "" async for one in stream])
+
+    assert run(read()) == "hello from backup"
+    assert [one.kind for one in listener.record.attempts] == ["timeout", None]
+
+
 @pytest.mark.parametrize("theirs", [{"stream_timeout": 60.0}, {"timeout": 60.0}])
 def test_a_silent_stream_in_a_thread_is_the_backups(
     theirs: Any, bench: Any, providers: ProviderServer
@@ -434,3 +453,23 @@ def test_where_no_deployment_may_be_asked_nobody_is(
     with pytest.raises(FallbackConfigError, match=r"lacks the label 'us'|pass a set of texts"):
         ask(router, "completion", **ASKED, metadata={"require": required})
     assert not providers.order
+
+
+def test_the_resilient_preset(
+    bench: Any,
+    providers: ProviderServer,
+    ask: Any,
+    text: Any,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """It has turns, which LiteLLM has not: an INFO says what holds instead."""
+    with caplog.at_level(logging.INFO, "honcho_fallback"):
+        router, listener = bench.managed(FallbackConfig.resilient())
+    assert 'reset="iteration" in place of "turn"' in caplog.text
+    assert FallbackProxyHandler(FallbackConfig.resilient())
+
+    providers["primary"].fail(503)
+    said = [text(ask(router, "completion", **ASKED)) for _ in range(4)]
+    assert said == ["hello from backup"] * 4
+    assert providers.order == [*["primary", "backup"] * 3, "backup"]
+    assert listener.records[-1].turn_id is None

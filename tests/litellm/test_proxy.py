@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 import sys
 import tempfile
@@ -399,7 +400,19 @@ def test_the_chains_are_there_before_a_request_is(proxies: dict[str, Proxy]) -> 
     assert any("Uvicorn running on" in line for line in log[: requests[0]])
 
 
-def test_what_a_handler_does_without_chains(bench: Any) -> None:
+def test_lines_of_the_handler_have_a_time_and_a_level(
+    proxy: Proxy, upstream: ProviderServer
+) -> None:
+    """As LiteLLM's have, also where nobody has set up logging."""
+    upstream["primary"].fail(503)
+    ask(proxy)
+    lines = proxy.server.log.read_text("utf-8").splitlines()
+    switch = next(one for one in lines if "failed=primary fallback=backup" in one)
+    assert re.match(r"\d{4}-\d\d-\d\d [\d:,]+ - honcho_fallback:WARNING: agent=", switch)
+    assert any("honcho_fallback:INFO: active: chain " in one for one in lines)
+
+
+def test_what_a_handler_does_without_chains(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
     """It leaves LiteLLM alone, and makes chains once it can."""
     models = [bench.deployment("primary", 0), bench.deployment("backup", 0)]
     router = bench.router(models)
@@ -411,5 +424,9 @@ def test_what_a_handler_does_without_chains(bench: Any) -> None:
 
     router.delete_deployment("backup")
     assert handler.attach(router)
-    active = "active chains: deriver: openai/primary-model; "
+    assert handler.attach(router)
+    assert [one.getMessage() for one in caplog.records if one.levelname == "WARNING"] == [
+        "the ranked groups of this Proxy are chains now"
+    ]
+    active = "active: chain deriver: openai/primary-model (no fallback); "
     assert str(handler).startswith(f"FallbackProxyHandler: chains in force, {active}")

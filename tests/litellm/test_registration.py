@@ -93,6 +93,8 @@ def test_every_mistake_is_named_at_once_where_no_chain_is_left(bench: Any) -> No
         ({"info": {"fallback-rank": 0}}, "model_info.fallback-rank"),
         ({"info": {"fallbackRank": 0}}, "model_info.fallbackRank"),
         ({"info": {"rank": 0}}, "model_info.rank"),
+        ({"info": {"falback_rank": 0}}, "model_info.falback_rank"),
+        ({"info": {"fallback_rnak": 0}}, "model_info.fallback_rnak"),
         # LiteLLM would send it to the provider.
         ({"fallback_rank": 0}, "litellm_params.fallback_rank"),
     ],
@@ -134,12 +136,14 @@ def test_one_line_says_which_chains_are_active(
         bench.deployment("b", 1, group="gpt", model="anthropic/claude"),
         bench.deployment("a", 0, group="gpt", model="gpt-4o", custom_llm_provider="openai"),
         bench.deployment("c", None, group="plain"),
+        bench.deployment("d", 0, group="lonely"),
         *spoilt(bench, 0, 0),
     ]
     bench.managed(models=models, model_group_alias={"fast": "gpt", "cheap": "plain"})
     (line,) = [one.getMessage() for one in caplog.records if one.levelname == "INFO"]
     assert line == (
-        "active chains: gpt: openai/gpt-4o -> anthropic/claude; "
+        "active: chain gpt: openai/gpt-4o -> anthropic/claude; "
+        "chain lonely: openai/d-model (no fallback); "
         "groups that stay LiteLLM's: 2 (1 for a mistake)"
     )
     assert "key-of" not in caplog.text
@@ -187,8 +191,8 @@ def test_each_team_has_its_own_ranks(
     router, _ = bench.managed(models=models)
     assert not errors_in(caplog)
     assert (
-        "public (team x): openai/x0-model -> openai/x1-model; "
-        "public (team y): openai/y0-model -> openai/y1-model;" in caplog.text
+        "chain public (team x): openai/x0-model -> openai/x1-model; "
+        "chain public (team y): openai/y0-model -> openai/y1-model;" in caplog.text
     )
     for name in ("x0", "y0"):
         providers[name].fail(500)
@@ -338,6 +342,29 @@ def test_ranks_that_change_change_the_order(
     router.set_model_list([bench.deployment("one", 1), bench.deployment("two", 0)])
     assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == "hello from two"
     assert providers.order == ["one", "two"]
+
+
+def test_the_strategy_survives_update_settings(
+    bench: Any, providers: ProviderServer, ask: Any, text: Any
+) -> None:
+    """(11) LiteLLM removes a custom strategy on such a change, without a word; ours stays."""
+    providers["primary"].fail(500)
+    router, listener = bench.managed()
+
+    router.update_settings(routing_strategy="least-busy", num_retries=0)
+
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert text(answer) == "hello from backup"
+    assert providers.order == ["primary", "backup"]
+    assert listener.record.is_fallback
+
+
+def test_max_retries_has_no_effect(bench: Any, providers: ProviderServer, ask: Any) -> None:
+    """(1) One request at the dead primary, whatever its deployment says."""
+    providers["primary"].fail(500)
+    router, _ = bench.managed(models=bench.chain("primary", "backup", max_retries=4))
+    ask(router, "completion", model="deriver", messages=MESSAGES)
+    assert providers.order == ["primary", "backup"]
 
 
 def test_targets_are_described_without_secrets(

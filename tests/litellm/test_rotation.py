@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -177,6 +178,28 @@ def test_a_pin_does_not_change_the_order(
     assert providers.order == ["third", "first", "second", "third", "second", "third"]
 
 
+def test_whoever_stands_behind_two_pins_is_asked_in_its_turn(
+    bench: Any, providers: ProviderServer, ask: Any, run: Any, text: Any
+) -> None:
+    """(7) A session and a key may be pinned to different deployments: the third is there."""
+    checks = ["session_affinity", "deployment_affinity"]
+    router, _ = bench.managed(
+        models=bench.chain("first", "second", "third"),
+        optional_pre_call_checks=checks,
+        disable_cooldowns=True,
+    )
+    key, session = {"user_api_key_hash": "u"}, {"session_id": "s"}
+    # The first pin of a key stays when one of its sessions is pinned elsewhere.
+    for name, metadata in (("second", key), ("first", key | session)):
+        run(router.acompletion(model=name, messages=MESSAGES, metadata={**metadata}))
+        providers[name].fail(500)
+
+    answer = ask(router, "completion", model="deriver", messages=MESSAGES, metadata=key | session)
+
+    assert text(answer) == "hello from third"
+    assert providers.order == ["second", "first", "first", "second", "third"]
+
+
 def test_to_look_behind_a_pin_takes_nothing_from_the_request(
     bench: Any, providers: ProviderServer, ask: Any
 ) -> None:
@@ -306,6 +329,32 @@ def test_a_chain_in_a_list_is_asked_for_who_may_ask_it(
         run(router.acompletion(model="deriver", messages=MESSAGES))
     assert asked == ["others"]
     assert providers.order == ["primary"]
+
+
+def test_a_hundred_calls_with_one_metadata_dict_do_not_bleed(
+    bench: Any, providers: ProviderServer, run: Any, text: Any
+) -> None:
+    """(5) Each call goes primary, backup, whatever the others do meanwhile."""
+    providers["primary"].fail(500)
+    router, listener = bench.managed(disable_cooldowns=True)
+    metadata: dict[str, Any] = {}
+
+    async def all_at_once() -> list[Any]:
+        return await asyncio.gather(
+            *(
+                router.acompletion(model="deriver", messages=MESSAGES, metadata=metadata)
+                for _ in range(100)
+            )
+        )
+
+    answers = run(all_at_once())
+
+    assert {text(answer) for answer in answers} == {"hello from backup"}
+    assert len(providers["primary"].requests) == len(providers["backup"].requests) == 100
+    assert len({record.call_id for record in listener.records}) == 100
+    assert all(
+        [a.target for a in record.attempts] == ["primary", "backup"] for record in listener.records
+    )
 
 
 def test_a_switch_keeps_to_larger_windows(

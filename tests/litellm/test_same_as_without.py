@@ -408,8 +408,9 @@ class Notes(CustomLogger):
         metadata = options["litellm_params"]["metadata"]
         payload = options["standard_logging_object"]
         known = (payload["status"], payload["model_group"], payload["model_id"])
+        failed = len(metadata.get("previous_models") or ())
         cost = round(options.get("response_cost") or 0, 8)
-        self.events.append((event, *known, metadata["mine"], cost))
+        self.events.append((event, *known, metadata["mine"], failed, cost))
 
     def log_success_event(self, kwargs: Any, *_: Any, **__: Any) -> None:
         self._note("success", kwargs)
@@ -441,7 +442,7 @@ PRICED = {name: {"model": "openai/gpt-4o-mini"} for name in PAIR}
 def test_callbacks_hear_the_same(
     case: str, way: str, twins: Twins, providers: ProviderServer
 ) -> None:
-    """One event per attempt, with its deployment, and its cost."""
+    """One event per attempt, with its deployment, its cost, and the attempts before it."""
     count, options = EVENTFUL[case]
     options = dict(options)
     failures, names = options.pop("failures"), options.pop("names", ALONE)

@@ -142,6 +142,7 @@ def test_the_answer_carries_the_record(bench: Any, providers: ProviderServer, as
     assert headers["x-honcho-fallback-answered-by"] == "backup"
     assert headers["x-honcho-fallback-attempts"] == "2"
     assert headers["x-honcho-fallback-reason"] == "rate_limit"
+    assert headers["x-litellm-attempted-retries"] == 1
 
 
 @pytest.mark.parametrize("stream", [False, True])
