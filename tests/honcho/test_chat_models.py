@@ -9,9 +9,10 @@ import logging
 import re
 import subprocess
 import sys
+import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import closing, suppress
 from importlib.metadata import version
 from typing import Any
 
@@ -21,6 +22,7 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumps
+from langchain_core.tools import tool
 from pydantic import BaseModel, ValidationError
 
 from honcho_fallback import (
@@ -29,8 +31,10 @@ from honcho_fallback import (
     FallbackExhausted,
     StreamInterrupted,
 )
+from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import load_chat_models, load_policies
 from tests.helpers import wire
+from tests.helpers.broken_server import WAYS
 from tests.helpers.observers import Listener
 from tests.helpers.pairwise import in_turn
 from tests.helpers.provider import ROOT, ProviderServer, Reply
@@ -536,6 +540,46 @@ def test_a_stream_that_falls_silent_ends_with_its_targets_timeout(
     assert providers.order == [transport]
 
 
+@pytest.mark.parametrize(
+    ("transport", "is_async"),
+    [("openai", True), ("anthropic", True), ("anthropic", False), ("gemini", False)],
+)
+async def test_an_abandoned_stream_closes_its_connection(
+    transport: str, is_async: bool, providers: ProviderServer
+) -> None:
+    """AN-021: a reader that has enough leaves nobody waiting, and the record says so."""
+    left = threading.Event()
+    providers[transport].reply(Reply(events=FIRST_WORD[transport], hang=True, left=left))
+    other, listener = "openai" if transport != "openai" else "gemini", Listener()
+    model = deriver(providers, transport, other, {"observers": [listener]})
+    if is_async:
+        stream = model.astream("hi")
+        async for chunk in stream:
+            if chunk.text:
+                break
+        await stream.aclose()
+        assert await asyncio.to_thread(left.wait, 5)
+    else:
+        with closing(model.stream("hi")) as chunks:
+            assert next(filter(None, (chunk.text for chunk in chunks))) == "one "
+        assert left.wait(5)
+    assert listener.record.outcome == "abandoned"
+    assert providers.order == [transport]
+
+
+@pytest.mark.timeout(40)  # less than what the target is given
+def test_nobody_waits_for_a_host_that_is_not_there(providers: ProviderServer) -> None:
+    """Where no connection is made, a thread and a task leave long before the target's time."""
+    with WAYS["connecting is silent"]() as place:
+        address = {"LLM_OPENAI_BASE_URL": place.url}
+        model = deriver(providers, **address, **{f"{PRIMARY}__{PARAMS}__TIMEOUT": "600"})
+        with ThreadPoolExecutor(1) as pool:
+            answer = pool.submit(model.invoke, "hi")
+            assert asyncio.run(awaited(model.ainvoke("hi"))).text == "hello from anthropic"
+            assert answer.result().text == "hello from anthropic"
+    assert len(providers["anthropic"].requests) == 2
+
+
 def thermometer(city: str) -> str:
     """Read one city."""
     return f"{city}: 21 degrees"
@@ -577,6 +621,35 @@ def test_thoughts_go_back_to_whom_they_came_from(providers: ProviderServer) -> N
     assert providers.order == ["anthropic", "anthropic", "openai"]
     assert "signed-by-anthropic" in repr(providers["anthropic"].bodies[1])
     assert "thinking" not in repr(providers["openai"].bodies)
+
+
+def test_a_new_turn_thinks_again(providers: ProviderServer) -> None:
+    """HOM-049: whoever called the tools of the turn before, which had no thoughts."""
+    down = Reply(status=503)
+    providers["openai"].reply(Reply(body=CALLS["openai"]), Reply(text="Lima"), down)
+    more = {f"{FALLBACK}__THINKING_BUDGET_TOKENS": "1024"}
+    agent: Any = create_agent(deriver(providers, **more), [thermometer])
+    state = agent.invoke({"messages": [("user", "Which city is warm?")]})
+    agent.invoke({"messages": [*state["messages"], ("user", "Thanks.")]})
+    assert providers.order == ["openai", "openai", "openai", "anthropic"]
+    (asked,) = providers["anthropic"].bodies
+    assert asked["thinking"] == {"type": "enabled", "budget_tokens": 1024}
+
+
+def test_a_tool_that_fails_like_a_provider_switches_nothing(providers: ProviderServer) -> None:
+    """HOM-044, G-18: a tool's error is the program's own, whatever status it has."""
+
+    @tool
+    def broken(city: str) -> str:
+        """Read one city."""
+        raise StatusError(503)
+
+    call = wire.chat_call("call_1", "broken", LIMA)
+    providers["openai"].reply(Reply(body=wire.chat_answer(None, call)))
+    agent: Any = create_agent(deriver(providers, "openai", "anthropic"), [broken])
+    with pytest.raises(StatusError, match="503"):
+        agent.invoke({"messages": [("user", "Which city is warm?")]})
+    assert providers.order == ["openai"]
 
 
 # LangChain's tracing and the event loop's backend come with the first call, whoever is asked.
