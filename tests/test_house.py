@@ -228,7 +228,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "cli": (569, ("honcho_fallback/cli",)),
     "langchain": (3659, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2417, ("adapters/honcho_fallback_litellm",)),
-    "honcho": (1810, ("adapters/honcho_fallback_honcho",)),
+    "honcho": (1814, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         914,  # a registry with others' metrics is refused as a whole
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),

@@ -13,7 +13,14 @@ from honcho_fallback.simulate import load_policy
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho._loaders import read_settings
 from honcho_fallback_honcho._notices import Effect, Notice, merged
-from honcho_fallback_honcho._slots import DEFAULT_TRANSPORT, SLOTS, TRANSPORTS, host_of, key_name
+from honcho_fallback_honcho._slots import (
+    DEFAULT_TRANSPORT,
+    SLOTS,
+    TRANSPORTS,
+    host_of,
+    is_address,
+    key_name,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -202,19 +209,16 @@ def _ignored(
     if own.api_key or (own.api_key_env and settings.variable(own.api_key_env)):
         shared = None  # it is the address of the client with the shared key
     configured, from_sdk = own.base_url or shared, settings.variable(sdk)
-    host = host_of(configured or from_sdk or TRANSPORTS[transport].base_url or "")
-    to: Effect = "elsewhere"
-    if model.base_url:
-        problem = f"Honcho ignores it and sends the data to {host}"
-        fix = f"the name is {env}__OVERRIDES__BASE_URL"
-        yield Notice(f"{env}__BASE_URL", problem, fix, effect=to)
-    if model.api_key:
-        problem = f"Honcho ignores it and sends {key_name(transport)} to {host}"
-        fix = f"the name is {env}__OVERRIDES__API_KEY"
-        yield Notice(f"{env}__API_KEY", problem, fix, effect=to)
+    address = configured or from_sdk or TRANSPORTS[transport].base_url or ""
+    host = host_of(address) if is_address(address) else f"the address in {sdk}"  # read unchecked
+    for name, what in (("BASE_URL", "the data"), ("API_KEY", key_name(transport))):
+        if getattr(model, name.lower()):
+            problem = f"Honcho ignores it and sends {what} to {host}"
+            fix = f"the name is {env}__OVERRIDES__{name}"
+            yield Notice(f"{env}__{name}", problem, fix, effect="elsewhere")
     if model.fallback is not None and env.endswith("__FALLBACK"):
         yield Notice(f"{env}__FALLBACK", "one too many for Honcho", _WE_READ_IT, effect="hint")
     if from_sdk and not configured:
         problem = f"none of Honcho's settings, yet it sends the data to {host}"
         fix = f"unset it, or set LLM_{transport.upper()}_BASE_URL"
-        yield Notice(sdk, problem, fix, effect=to)
+        yield Notice(sdk, problem, fix, effect="elsewhere")

@@ -84,6 +84,7 @@ SEEN: list[tuple[dict[str, str], str, str]] = [
     ({"OPENAI_BASE_URL": LOCAL}, f"{ELSEWHERE}1 setting;", "OPENAI_BASE_URL: none of Honcho's settings, yet it sends the data to localhost:1234"),
     ({**ANTHROPIC, "ANTHROPIC_BASE_URL": LOCAL}, f"{ELSEWHERE}1 setting;", "yet it sends the data to localhost:1234 (deriver)"),
     ({**OPENAI, f"{F}__TRANSPORT": "gemini", "LLM_GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": LOCAL}, f"{ELSEWHERE}1 setting;", "yet it sends the data to localhost:1234"),
+    ({"OPENAI_BASE_URL": f"https://[{SECRET}"}, f"{ELSEWHERE}1 setting;", "yet it sends the data to the address in OPENAI_BASE_URL"),
     ({"OPENAI_BASE_URL": LOCAL, "LLM_OPENAI_BASE_URL": "https://api.openai.com/v1"}, "0 of 9 agents have a fallback.\n", ""),
     ({**ANTHROPIC, f"{F}__FALLBACK__MODEL": "lmstudio/x"}, "1 of 9 agents have a fallback.\n", f"{F}__FALLBACK: one too many for Honcho"),
     ({"LLM_DEFAULT_TIMEOUT": "300"}, "0 of 9 agents have a fallback.\n", "LLM_DEFAULT_TIMEOUT: Honcho has no such setting"),
@@ -189,7 +190,7 @@ def test_dry_run_says_what_is_wrong_with_this_agent() -> None:
     name=st.sampled_from(
         [f"{F}__OVERRIDES__API_KEY", f"{F}__API_KEY", f"{F}__BASE_URL", "LLM_OPENAI_API_KEY", F,
          "LLM_OPENAI_BASE_URL", "LLM_ANTHROPIC_BASE_URL", f"{F}__OVERRIDES__PROVIDER_PARAMS",
-         f"{F}__SEED", f"{F}__UNKNOWN", "DIALECTIC_LEVELS", "LLM_OPENAI_APIKEY"]
+         f"{F}__SEED", f"{F}__UNKNOWN", "DIALECTIC_LEVELS", "LLM_OPENAI_APIKEY", "OPENAI_BASE_URL"]
     ),
     form=st.sampled_from(
         [SECRET, f'{{"extra_headers": {{"Authorization": "{SECRET}"}}}}', f'{{"{SECRET[:2]}',
