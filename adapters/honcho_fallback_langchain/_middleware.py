@@ -319,6 +319,11 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         self._turns: deque[Turn] = deque(maxlen=_TURNS)  # copies of this middleware share them
         self._hold(updated_options, None)
 
+    @property
+    def name(self) -> str:
+        """Return one name for subclasses, too: an agent takes only one, as they share its turn."""
+        return "FallbackMiddleware"
+
     def with_fallback_config(self, **options: Unpack[FallbackOptions]) -> Self:
         """Return a copy with other options.
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import concurrent.futures
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Annotated, Any, NotRequired, cast
+from typing import TYPE_CHECKING, Annotated, Any, NotRequired, TypeVar, cast
 
 import langgraph.errors
 from langchain.agents.middleware.types import (
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage, ToolCall
 
     from honcho_fallback.tools import ToolLoopVerdict
+
+Returned = TypeVar("Returned")
 
 # Of the graph's state: what has been counted, and whether this very run has put it there.
 TOOL_LOOP, TOOL_LOOP_IN_RUN = "honcho_fallback_tool_loop", "honcho_fallback_tool_loop_in_run"
@@ -266,11 +268,18 @@ def failure_message(call: ToolCall, error: Exception) -> ToolMessage:
     return _error_message(call, f"{headline}\n{outcome.failure.cause}", outcome)
 
 
-def explained(call: ToolCall, result: ToolMessage | Command[Any]) -> ToolMessage | Command[Any]:
-    """Return what a tool gave back, a failure explained; one in a Command is read by its text."""
-    if isinstance(result, ToolMessage) and result.status == "error":
-        return _marked(result, _of_message(call, result))
-    return result
+def explained(call: ToolCall, result: Returned) -> Returned:
+    """Return what a tool gave back with its failures explained, in a Command or a list, too."""
+    output: Any = result
+    if isinstance(output, ToolMessage) and output.status == "error":
+        output = _marked(output, _of_message(call, output))
+    elif isinstance(output, list):
+        output = [explained(call, one) for one in output]
+    elif isinstance(output, Command) and isinstance(output.update, dict):
+        messages = explained(call, output.update.get("messages"))
+        if messages:
+            output = replace(output, update={**output.update, "messages": messages})
+    return cast("Returned", output)
 
 
 def outcome_of(call: ToolCall, result: ToolMessage | None) -> ToolOutcome:

@@ -366,3 +366,14 @@ async def test_a_chain_of_chains(verb: str) -> None:
     nested = FallbackMiddleware(FallbackChatModel(dead("c"), alive("d")), last_model)
     assert last(await run(verb, agent(dead(), nested))).text == "from d"
     assert look_up.invoke({"city": "Oslo"}) == "rain in Oslo"
+
+
+def test_an_agent_takes_one() -> None:
+    """LangChain refuses two by their name, a subclass's too: they would share one turn."""
+
+    class Mine(FallbackMiddleware):
+        pass
+
+    for kind in (FallbackMiddleware, Mine):
+        with pytest.raises(AssertionError, match="duplicate middleware"):
+            agent(alive(), FallbackMiddleware(alive()), kind(alive()))
