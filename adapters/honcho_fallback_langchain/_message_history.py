@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, cast
 
+from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -26,7 +27,7 @@ from honcho_fallback_langchain._outputs import KEY
 from honcho_fallback_langchain._sdk import differ, integration_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Sequence
+    from collections.abc import Callable, Iterable, Sequence
 
     from honcho_fallback import Target
     from honcho_fallback.providers import CallIds
@@ -58,7 +59,7 @@ class Reader(NamedTuple):
         """Describe a target of a chain."""
         provider = Provider.named(target.provider or "")
         writes = _format_of(target) or provider.family
-        return cls(target, chain, provider, writes, target.provider == chain[0].provider)
+        return cls(target, chain, provider, writes, _is_same_provider(target, chain[0]))
 
     @property
     def writes(self) -> Provider:
@@ -101,6 +102,17 @@ def _format_of(target: Target) -> str | None:
         or getattr(model, "output_version", None) == "responses/v1"
     )
     return RESPONSES if responses else "openai"
+
+
+def _is_same_provider(one: Target, other: Target) -> bool:
+    """Tell whether two targets ask one provider.
+
+    A chat model that does not say whom it asks is named after its class in traces; two of a class
+    may ask different providers.
+    """
+    model = first_chat_model(one.client)
+    is_named = model is None or type(model)._get_ls_params is not BaseChatModel._get_ls_params  # noqa: SLF001 # pyright: ignore[reportPrivateUsage] # what every integration overrides
+    return one is other or (is_named and one.provider == other.provider)
 
 
 def for_provider(given: Any, reader: Reader) -> Any:
@@ -325,16 +337,22 @@ def _valid_ids(message: BaseMessage, ids: CallIds, reader: Reader) -> dict[str, 
 
     An answer with a new id keeps its text and its calls: its blocks name the old one.
     """
-    if isinstance(message, ToolMessage):
-        return _changed(message, {"tool_call_id": ids.of_result(message.tool_call_id)})
     if not isinstance(message, AIMessage):
-        blocks: list[Block] = [
-            {**one, "tool_use_id": ids.of_result(one["tool_use_id"])}
-            if is_block(one) and "tool_use_id" in one
-            else one
-            for one in _blocks(message)
-        ]
-        return _changed(message, {"content": blocks}) if blocks else {}
+        fields: dict[str, Any] = {}
+        rename: Callable[[str], str] = ids.of_result
+        if isinstance(message, ToolMessage):
+            fields["tool_call_id"] = ids.of_result(message.tool_call_id)
+            # A block of a tool's message is the same result; one of another call is left alone.
+            own_id = {message.tool_call_id: fields["tool_call_id"]}
+            rename = lambda call_id: own_id.get(call_id, call_id)  # noqa: E731 # in place of the other
+        if is_list(message.content):
+            fields["content"] = [
+                {**one, "tool_use_id": rename(one["tool_use_id"])}
+                if is_block(one) and "tool_use_id" in one
+                else one
+                for one in _blocks(message)
+            ]
+        return _changed(message, fields)
     calls: dict[str, list[Any]] = {
         "tool_calls": message.tool_calls,
         "invalid_tool_calls": message.invalid_tool_calls,
@@ -378,5 +396,3 @@ _CHOICES: Final = frozenset({"any", "auto", "function", "none", "tool"})
 _SHARED_KWARGS: Final = frozenset({"name"})
 _SERVER_IDS: Final = ("msg_", "resp_")  # OpenAI looks for what such an id names
 _TEXT_IN: Final = {"text": "text", "output_text": "text", "refusal": "refusal"}
-# Blocks that a client answers, and the fields of theirs that name what the account keeps. The
-# answer to a request for approval names it.

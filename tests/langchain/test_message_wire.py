@@ -22,6 +22,7 @@ from langchain_core.messages import (
 )
 from langchain_core.tools import tool
 
+from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel
 from tests.helpers.chat_models import ScriptedChat, claude, gpt
 from tests.helpers.histories import sent_to
@@ -286,3 +287,21 @@ def test_a_primary_reads_its_own_answer_whole_whatever_its_wire_is_called() -> N
     model.invoke([HumanMessage("One."), model.invoke("One."), HumanMessage("Two.")])
 
     assert thinking in parrot.asked[-1].messages[1].content
+
+
+class InHouse(ScriptedChat):
+    """A class that does not say whom it asks: LangChain's tracing names it after itself."""
+
+
+def test_two_models_of_a_class_without_a_name_are_not_one_provider() -> None:
+    """What a request says to the one host, and what that host has signed, stays with it."""
+    signed = {"type": "thinking", "thinking": "Hm.", "signature": "signed"}
+    answer = AIMessage([signed, {"type": "text", "text": "Hello."}])
+    first = InHouse(model="a", script=[[StatusError(503)]])
+    second = InHouse(model="b", script=[["Bye."]])
+    model = FallbackChatModel(first, second)
+    headers = {"authorization": "of the first"}
+    model.invoke([HumanMessage("One."), answer, HumanMessage("Two.")], extra_headers=headers)
+    assert first.asked[-1].kwargs["extra_headers"] == headers
+    assert "extra_headers" not in second.asked[-1].kwargs
+    assert "signed" not in str(second.asked[-1].messages)
