@@ -9,12 +9,13 @@ one attempt's timeout for all of them, and no fallback before the slowest of the
 from __future__ import annotations
 
 from contextlib import aclosing, closing
+from copy import deepcopy
 from dataclasses import replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack, cast
 
 from langchain_core.runnables import Runnable, RunnableBinding, RunnableSerializable
-from langchain_core.runnables.utils import Input, Output
+from langchain_core.runnables.utils import Input, Output, get_unique_config_specs
 from pydantic import ConfigDict, Field, InstanceOf
 
 from honcho_fallback.redaction import label
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Generator
 
     from langchain_core.runnables import RunnableConfig
+    from langchain_core.runnables.utils import ConfigurableFieldSpec
 
     from honcho_fallback import FallbackPolicy, Turn
 
@@ -141,7 +143,8 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
 
         Args:
             **options: Those of FallbackConfig, and ``agent``, ``credentials``,
-                ``fallback_config``, ``observers``, ``partial``, ``sdk_retries``.
+                ``exceptions_to_handle`` (classes that a provider raises, where nothing else
+                explains them), ``fallback_config``, ``observers``, ``partial``, ``sdk_retries``.
 
         Raises:
             FallbackConfigError: One is unknown, of the wrong type or out of range.
@@ -158,9 +161,25 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         """
         return self.policy.turn()
 
+    @property
+    def config_specs(self) -> list[ConfigurableFieldSpec]:
+        """Return what can be configured per call in any candidate."""
+        return get_unique_config_specs(
+            spec for candidate in self.candidates for spec in candidate.config_specs
+        )
+
     def __repr_args__(self) -> Any:
         # What candidates print of themselves may hold headers and logins.
         return [("candidates", [label(target.name) for target in self.chain.targets])]
+
+    def __getstate__(self) -> dict[Any, Any]:
+        # The chain is made anew: what its candidates ask with holds locks and connections.
+        state: Any = super().__getstate__()
+        fields = {name: value for name, value in state["__dict__"].items() if name != "chain"}
+        return {**state, "__dict__": fields}
+
+    def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
+        return self._derived(deepcopy(self.candidates, memo), self.options)
 
     def _clients(self) -> list[Runnable[Any, Any]]:
         """Return the candidates as the policy calls them, without the retries of their SDKs."""
@@ -224,6 +243,12 @@ class FallbackRunnable(FallbackBase[Input, Output, Output]):
     @property
     def OutputType(self) -> Any:  # noqa: N802 # LangChain's name
         return self.candidates[0].OutputType
+
+    def get_input_schema(self, config: RunnableConfig | None = None) -> Any:
+        return self.candidates[0].get_input_schema(config)
+
+    def get_output_schema(self, config: RunnableConfig | None = None) -> Any:
+        return self.candidates[0].get_output_schema(config)
 
 
 class FallbackBinding(RunnableBinding[Input, Output]):  # type: ignore[no-redef] # its fields are redefined for the type arguments

@@ -37,6 +37,7 @@ from honcho_fallback_langchain._callbacks import (
     show_tokens,
 )
 from honcho_fallback_langchain._candidates import parameters_of, streams
+from honcho_fallback_langchain._labels import labels_of
 from honcho_fallback_langchain._message_history import as_it_thinks, for_provider
 from honcho_fallback_langchain._outputs import (
     NOTHING,
@@ -49,6 +50,7 @@ from honcho_fallback_langchain._outputs import (
     marked,
     merged,
     raise_unsendable,
+    reading_messages,
     unfit,
     unread_because,
     unreadable,
@@ -140,6 +142,7 @@ class Call(ABC):
         if isinstance(own, FallbackConfig):
             require = own.require | policy.config.require  # as for any call
             own = own.replace(only_models=policy.config.only_models, require=require)
+            own = reading_messages(own)
             self.policy = FallbackPolicy(
                 policy.targets, own, agent=agent, observers=policy.observers, turns_of=policy
             )
@@ -162,10 +165,14 @@ class Call(ABC):
         return self.run
 
     def rerouted(self) -> dict[int, str] | None:
-        """Say who has no label in this call, because its own settings choose whom it asks."""
+        """Say who has no label in this call, because its settings or its config pick another."""
         lacks, reasons = f"it lacks the label {min(self.required)!r}", dict[int, str]()
+        picked = self.config.get("configurable") or {}
         for position, target in enumerate(self.chain.targets):
-            if route := route_in(self.settings_for(position), target.model):
+            route = route_in(self.settings_for(position), target.model)
+            if picked and not target.labels <= (labels_of(target.client, picked) or frozenset()):
+                route = "its config"
+            if route:
                 reasons[position] = f"{lacks} where {route} may lead elsewhere"
         return reasons or None
 

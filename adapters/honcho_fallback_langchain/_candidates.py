@@ -118,7 +118,7 @@ def targets_of(
             endpoint=public_endpoint_of(inside),
             credential=credential,
             identity=identity or "",
-            labels=labels_of(candidate) or frozenset(),
+            labels=labels_of(candidate, {}) or frozenset(),
         )
         targets.append(target)
     return targets
@@ -206,11 +206,7 @@ def rebound(
         bound = rebound(candidate.bound, change, replaced)
         return candidate.model_copy(update={"bound": bound, "kwargs": kwargs})
     if isinstance(candidate, DynamicRunnable):
-        raise FallbackConfigError.about(
-            "candidates",
-            f"a configurable {type(candidate.default).__name__} cannot be changed like this",
-            "bind first, and make the result configurable",
-        )
+        return _on_dynamic(candidate, change(cast("BaseChatModel", candidate.default)))
     return change(cast("BaseChatModel", candidate))
 
 
@@ -234,3 +230,18 @@ def each(
                 "take it out of the chain, or put in a model that can",
             ) from error
     return changed
+
+
+def _on_dynamic(
+    dynamic: DynamicRunnable[Any, Any], changed: Runnable[Any, Any]
+) -> Runnable[Any, Any]:
+    # What is configured per call is the model; what was made of its default is carried over.
+    if isinstance(changed, RunnableBindingBase) and changed.bound is dynamic.default:
+        return changed.model_copy(update={"bound": dynamic})
+    if isinstance(changed, RunnableSequence):
+        return changed.model_copy(update={"first": _on_dynamic(dynamic, changed.first)})
+    raise FallbackConfigError.about(
+        "candidates",
+        f"a configurable {type(dynamic.default).__name__} cannot be changed like this",
+        "bind first, and make the result configurable",
+    )

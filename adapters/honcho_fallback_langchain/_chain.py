@@ -11,6 +11,7 @@ from langchain_core.runnables.base import RunnableBindingBase, RunnableSequence
 from honcho_fallback import FallbackPolicy
 from honcho_fallback_langchain._candidates import chat_model_of, first_chat_model, targets_of
 from honcho_fallback_langchain._message_history import Reader
+from honcho_fallback_langchain._outputs import reading_messages
 from honcho_fallback_langchain._sdk import within_attempts, without_sdk_retries
 
 if TYPE_CHECKING:
@@ -77,7 +78,7 @@ class Chain:
             config = config.replace(only_models=True)
         policy = FallbackPolicy(
             targets_of(candidates, options.credentials, earlier),
-            config,
+            reading_messages(config),
             agent=options.agent,
             observers=options.observers,
             turns_of=before,

@@ -10,6 +10,7 @@ from langchain_core.language_models import BaseLanguageModel
 from langchain_core.output_parsers import BaseLLMOutputParser
 from langchain_core.prompts import BasePromptTemplate
 from langchain_core.runnables import (
+    ConfigurableField,
     Runnable,
     RunnableAssign,
     RunnableGenerator,
@@ -21,7 +22,11 @@ from langchain_core.runnables import (
     RunnableWithFallbacks,
 )
 from langchain_core.runnables.base import RunnableBindingBase
-from langchain_core.runnables.configurable import DynamicRunnable
+from langchain_core.runnables.configurable import (
+    DynamicRunnable,
+    RunnableConfigurableAlternatives,
+    RunnableConfigurableFields,
+)
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback.providers import route_in
@@ -46,25 +51,52 @@ _STEPS = (
 )
 
 
-def labels_of(part: Any, outer: frozenset[str] = _NONE) -> frozenset[str] | None:
+# Fields that say how a model answers, and not who does.
+_TUNING = frozenset(
+    {"max_tokens", "n", "reasoning_effort", "seed", "stop", "streaming", "temperature", "top_p"}
+)
+
+
+def labels_of(
+    part: Any, picked: Mapping[str, Any] | None, outer: frozenset[str] = _NONE
+) -> frozenset[str] | None:
     """Return the labels that everybody has whom a part of a candidate asks; None: it asks nobody.
 
     A tag around a part is said of all in it. Whom nobody can see before a call, such as what a
-    function asks, has only those around it; what a config may change has none.
+    function asks, has only those around it; whom a config picks in place of a default has none.
+    What a call's config picks is None where nobody knows it.
     """
+    if isinstance(part, RunnableBindingBase | DynamicRunnable):
+        own = part.config or {}
+        outer = outer.union(own.get("tags") or ())
+        if picked is not None:
+            picked = {**(own.get("configurable") or {}), **picked}
     if isinstance(part, RunnableBindingBase):
-        outer = outer.union((part.config or {}).get("tags") or ())
+        picked = None if part.config_factories else picked
         # What was tagged before and what after it was bound cannot be told apart.
-        return _NONE if route_in(part.kwargs) else labels_of(part.bound, outer)
+        return _NONE if route_in(part.kwargs) else labels_of(part.bound, picked, outer)
     if isinstance(part, DynamicRunnable):
-        return _NONE
+        is_default = picked is not None and _is_default(part, picked)
+        return labels_of(part.default, picked, outer) if is_default else _NONE
     if isinstance(part, BaseLanguageModel):
         return outer.union(part.tags or ())
     steps = _steps_of(part)
     if steps is None:
         return None if _asks_nobody(part) else outer
-    labels = [one for step in steps if (one := labels_of(step, outer)) is not None]
+    labels = [one for step in steps if (one := labels_of(step, picked, outer)) is not None]
     return frozenset[str].intersection(*labels) if labels else None
+
+
+def _is_default(part: DynamicRunnable[Any, Any], picked: Mapping[str, Any]) -> bool:
+    """Tell whether a config picks nobody else than a default asks."""
+    if isinstance(part, RunnableConfigurableAlternatives):
+        which = picked.get(part.which.id, part.default_key)
+        return which == part.default_key and not part.prefix_keys
+    fields = part.fields if isinstance(part, RunnableConfigurableFields) else {"": ""}
+    return all(
+        name in _TUNING or (isinstance(one, ConfigurableField) and one.id not in picked)
+        for name, one in fields.items()
+    )
 
 
 def _steps_of(part: object) -> Iterable[Any] | None:

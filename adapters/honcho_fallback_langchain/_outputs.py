@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from functools import reduce
+from inspect import iscoroutinefunction
 from operator import add
 from traceback import walk_tb
 from types import MappingProxyType
@@ -28,7 +29,7 @@ from honcho_fallback import has_content as carries_content
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from honcho_fallback import Attempt, AttemptRecord, FallbackRun, Target
+    from honcho_fallback import Attempt, AttemptRecord, FallbackConfig, FallbackRun, Target
 
 # Stands for a stream that ended without a chunk: an answer for a chain, and no content.
 NOTHING: Final = MappingProxyType[str, Any]({})
@@ -59,6 +60,27 @@ def merged(chunks: list[Any]) -> Any:
         return reduce(add, chunks)
     except TypeError:  # as everywhere in LangChain
         return chunks[-1]
+
+
+def reading_messages(config: FallbackConfig) -> FallbackConfig:
+    """Return a config whose ``validate`` is handed the message, also with ``include_raw=True``."""
+    validate: Any = config.validate_answer
+    if validate is None:
+        return config
+
+    def whole(answer: Any) -> object:
+        return validate(_message_of(answer))
+
+    async def whole_async(answer: Any) -> object:
+        return await validate(_message_of(answer))
+
+    is_async = any(map(iscoroutinefunction, (validate, type(validate).__call__)))
+    return config.replace(validate=whole_async if is_async else whole)
+
+
+def _message_of(answer: Any) -> Any:
+    is_raw = isinstance(answer, dict) and isinstance(answer.get("raw"), AIMessage)
+    return answer["raw"] if is_raw else answer
 
 
 def unreadable(why: str) -> AnswerRejected:

@@ -153,12 +153,11 @@ def test_a_candidate_that_cannot_take_tools_is_told_at_bind(what: str, position:
     assert isinstance(error.value.__cause__, NotImplementedError)
 
 
-def test_a_model_configured_per_call_that_cannot_be_changed_is_told() -> None:
-    """Retries around one that is chosen per call: bind first, then make it configurable."""
+def test_a_model_chosen_per_call_takes_tools_and_retries() -> None:
+    """Around whom a config picks stands what was made for the default."""
     chosen = alive().configurable_alternatives(ConfigurableField(id="which"), other=alive("b"))
     model = FallbackChatModel(chosen, alive())
-    with pytest.raises(FallbackConfigError, match="bind first"):
-        model.bind_tools([Joke])
+    assert model.bind_tools([Joke]).invoke("hi").text == "from backup"
     assert model.with_retry(stop_after_attempt=1).invoke("hi").text == "from backup"
 
 

@@ -15,7 +15,6 @@ from langchain_core.runnables import (
 )
 from langchain_openai import AzureChatOpenAI, ChatOpenAI
 
-from honcho_fallback import FallbackConfigError
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from tests.helpers.chat_models import (
@@ -224,7 +223,7 @@ HEAT: Any = {"temperature": ConfigurableField(id="heat")}
 
 
 def test_a_candidates_fields_can_be_configured_per_call() -> None:
-    """By the call's config, or by one that is bound; tools are bound before."""
+    """Also with tools bound to it; and the chain says what can be configured."""
     heats: list[Any] = []
 
     class Feels(type(alive())):  # type: ignore[misc] # a fake that notes its own field
@@ -234,15 +233,22 @@ def test_a_candidates_fields_can_be_configured_per_call() -> None:
 
     first = Feels(model="primary", script=[[StatusError(503)]])
     candidates = [first, Feels(model="backup", script=[["from backup"]])]
-    made: Any = FallbackChatModel(*(one.configurable_fields(**HEAT) for one in candidates))
+    model: Any = FallbackChatModel(*(one.configurable_fields(**HEAT) for one in candidates))
+    made = model.bind_tools([look_up])
 
     config = {"configurable": {"heat": 0.7}}
     assert made.invoke("hi", config).text == "from backup"
     assert made.with_config(configurable={"heat": 0.2}).invoke("hi").text == "from backup"
     assert made.invoke("hi").text == "from backup"
     assert heats == [0.7, 0.7, 0.2, 0.2, None, None]
-    with pytest.raises(FallbackConfigError, match="bind first"):
-        made.bind_tools([look_up])
+    assert "heat" in {spec.id for spec in made.config_specs}
+
+
+def test_structured_output_over_a_configurable_candidate_stays_configurable() -> None:
+    """What parses the answer stands behind the model that a config names per call."""
+    model = FallbackChatModel(gpt().configurable_fields(**HEAT), claude())
+    structured = model.with_structured_output(Joke)
+    assert "heat" in {spec.id for spec in structured.config_specs}
 
 
 async def test_a_whole_message_in_a_stream_is_marked() -> None:

@@ -12,6 +12,7 @@ import pytest
 from langchain_anthropic import ChatAnthropic
 from langchain_core.load import dumps
 from langchain_core.output_parsers import StrOutputParser
+from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 from langchain_openai import ChatOpenAI
 
@@ -52,6 +53,7 @@ def runnable() -> FallbackRunnable[Any, Any]:
 COPIES: dict[str, Any] = {
     "pickle": lambda made: pickle.loads(pickle.dumps(made)),  # noqa: S301 # our own
     "deepcopy": copy.deepcopy,
+    "deep model_copy": lambda made: made.model_copy(deep=True),
     "copy": copy.copy,
     "model_copy": lambda made: made.model_copy(),
 }
@@ -69,6 +71,26 @@ def test_a_copy_answers_as_the_original(make: Any, way: str) -> None:
     assert turn.position == 1
     assert getattr(answer, "text", answer) == "from backup"
     assert (copied.policy.agent, copied.policy.config.reset) == ("a", "turn")
+
+
+@pytest.mark.parametrize("way", ["pickle", "deepcopy", "deep model_copy"])
+def test_a_chain_is_copied_where_its_candidates_are(way: str) -> None:
+    """Anthropic's are; OpenAI's hold a client with a lock, and a reference is all there is."""
+    made = FallbackChatModel(models()[1], models()[1], agent="a")
+    copied = COPIES[way](made)
+    assert copied.candidates[0] is not made.candidates[0]
+    assert [one.name for one in copied.policy.targets] == [one.name for one in made.policy.targets]
+    assert copied.policy.agent == "a"
+    with pytest.raises(TypeError, match="RLock"):
+        COPIES[way](chat_model())
+
+
+def test_a_chains_schemas_are_its_primarys() -> None:
+    """It takes what the primary takes, and gives what it gives."""
+    prompt = ChatPromptTemplate.from_template("{topic}")
+    made = FallbackRunnable(prompt | alive() | StrOutputParser(), prompt | alive())
+    for name in ("get_input_jsonschema", "get_output_jsonschema"):
+        assert getattr(made, name)() == getattr(made.candidates[0], name)()
 
 
 @pytest.mark.parametrize("make", [chat_model, chain])

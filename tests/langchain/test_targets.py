@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessageChunk
-from langchain_core.runnables import RunnableLambda
+from langchain_core.runnables import ConfigurableField, RunnableLambda
 
 from honcho_fallback import Cooldown, FallbackConfig, FallbackConfigError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
@@ -67,6 +67,38 @@ async def test_a_cooldown_survives_rebinding(
     assert model.invoke("hi").text in {JOKE, "from backup"}
     asked = len(down.requests) if facts == "known" else len(models[0].asked)
     assert asked == 1
+
+
+def test_what_is_configurable_per_call_keeps_its_cooldown(providers: ProviderServer) -> None:
+    """A field that is set anew for each call makes no new model."""
+    down, up = serve(providers, "openai", status=503), serve(providers, "openai", "hello")
+    field = ConfigurableField("t")
+    models = [model_at(one).configurable_fields(seed=field) for one in (down, up)]
+    made = FallbackChatModel(*models, cooldown=Cooldown(after=1, base=60))
+    for seed in (1, 2, 3):
+        made.invoke("hi", {"configurable": {"t": seed}})
+    assert [body["seed"] for body in up.bodies] == [1, 2, 3]
+    assert len(down.requests) == 1
+
+
+def test_a_default_keeps_its_labels_until_a_config_picks_another() -> None:
+    """A temperature is the same model's; an address, a name or an alternative may be anybody."""
+    eu = chat("eu", "hi", tags=["eu"])
+    fields: Any = {"temperature": ConfigurableField("heat"), "model": ConfigurableField("name")}
+    candidates: list[Any] = [
+        eu.configurable_fields(**fields),
+        eu.configurable_fields(**fields).with_config(configurable={"heat": 0.1}),
+        eu.configurable_alternatives(ConfigurableField("name"), default_key="eu", us=alive()),
+    ]
+    for one in candidates:
+        model = FallbackChatModel(one, alive(), require={"eu"})
+        for config in ({}, {"heat": 0.7}):
+            assert model.invoke("hi", {"configurable": config}).text == "hi"
+        with pytest.raises(FallbackConfigError, match="where its config may lead elsewhere"):
+            model.invoke("hi", {"configurable": {"name": "us"}})
+        bound = one.with_config(configurable={"name": "us"})
+        with pytest.raises(FallbackConfigError, match="eu"):
+            FallbackChatModel(bound, alive(), require={"eu"}).invoke("hi")
 
 
 def test_one_model_with_other_parameters_is_a_fallback(providers: ProviderServer) -> None:

@@ -42,6 +42,9 @@ PATHS: dict[str, Callable[[Any, Any, Any], Any]] = {
         {"configurable": {"fallback_config": FallbackConfig(validate=no)}},
     ),
     "invoke": lambda one, two, no: invoke(FallbackChatModel(one, two, validate=no)),
+    "raw": lambda one, two, no: invoke(
+        FallbackChatModel(one, two, validate=no).with_structured_output(Joke, include_raw=True)
+    ),
     "stream": lambda one, two, no: stream(FallbackChatModel(one, two, validate=no)),
 }
 
@@ -59,8 +62,9 @@ async def test_a_validator_is_handed_a_message(path: str, is_async: bool) -> Non
     async def validate_async(message: Any) -> bool:
         return validate(message)
 
-    good = JOKE if path == "bound" else "from backup"
-    primary, backup = chat("primary", "no"), chat("backup", good)
+    says = JOKE if path == "raw" else "no"
+    good = JOKE if path in {"bound", "raw"} else "from backup"
+    primary, backup = chat("primary", says), chat("backup", good)
     answer = PATHS[path](primary, backup, validate_async if is_async else validate)
     if path == "stream":  # its words are out
         with pytest.raises(StreamInterrupted):
@@ -68,16 +72,17 @@ async def test_a_validator_is_handed_a_message(path: str, is_async: bool) -> Non
     else:
         await answer
     assert {isinstance(one, AIMessage) for one in looked_at} == {True}
-    assert len(backup.asked) == (path != "stream")
+    assert len(backup.asked) == (path not in {"raw", "stream"})
 
 
 def test_what_a_parser_made_is_all_there_is() -> None:
-    """An object in a schema has no message any more; ``include_raw`` keeps it beside."""
+    """An object in a schema has no message any more; ``include_raw`` keeps it."""
     looked_at: list[Any] = []
     model = FallbackChatModel(chat("primary", JOKE), alive(), validate=looked_at.append)
     assert model.with_structured_output(Joke).invoke("hi") == Joke(setup="Why?")
     model.with_structured_output(Joke, include_raw=True).invoke("hi")
-    assert looked_at[0] == looked_at[1]["parsed"] == Joke(setup="Why?")
+    assert looked_at[0] == Joke(setup="Why?")
+    assert isinstance(looked_at[1], AIMessage)
 
 
 def test_a_validator_for_another_form_blames_nobody() -> None:
