@@ -226,7 +226,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "tools": (1190, ("honcho_fallback/tools",)),
     "simulate": (911, ("honcho_fallback/simulate",)),
     "cli": (569, ("honcho_fallback/cli",)),
-    "langchain": (3659, ("adapters/honcho_fallback_langchain",)),
+    "langchain": (3814, ("adapters/honcho_fallback_langchain",)),
     "litellm": (2417, ("adapters/honcho_fallback_litellm",)),
     "honcho": (1814, ("adapters/honcho_fallback_honcho",)),
     "tracing": (

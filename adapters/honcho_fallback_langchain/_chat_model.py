@@ -11,6 +11,7 @@ from langchain_core.messages import AIMessage, AIMessageChunk, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
 from pydantic import Field
 
+from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain._base import FallbackBase, FallbackBinding, FallbackRunnable
 from honcho_fallback_langchain._candidates import chat_model_of, check_candidates, each
 from honcho_fallback_langchain._message_history import tools_for
@@ -25,6 +26,10 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
 
+# A candidate's business: one for all of them would be nobody's, or keep one's answer for another.
+_CANDIDATES = frozenset(
+    {"cache", "custom_get_token_ids", "disable_streaming", "output_version", "rate_limiter"}
+)
 # By them create_agent decides whether a model takes a schema.
 _NAMES = frozenset({"model", "model_id", "model_name"})
 _FIELDS = ChatModelOptions.__annotations__.keys() - FallbackOptions.__annotations__.keys()
@@ -63,7 +68,10 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         self, *candidates: Runnable[Any, Any] | str, **options: Unpack[ChatModelOptions]
     ) -> None:
         given: dict[str, Any] = {**options}
-        fields = {name: given.pop(name) for name in _FIELDS & given.keys()}
+        for name in sorted(_CANDIDATES & given.keys()):
+            raise FallbackConfigError.about(name, "a chain has none", "give it to each candidate")
+        added = type(self).model_fields.keys() - FallbackChatModel.model_fields.keys()
+        fields = {name: given.pop(name) for name in (_FIELDS | added) & given.keys()}
         updated_options = given.pop("options", Options()).updated(given)
         listed = check_candidates(candidates, chat_models=True)
         super().__init__(candidates=listed, options=updated_options, **fields)

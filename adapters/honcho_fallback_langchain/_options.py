@@ -31,6 +31,7 @@ class FallbackOptions(ConfigOptions, total=False):
 
     agent: str
     credentials: Iterable[Credential | None]
+    exceptions_to_handle: tuple[type[Exception], ...]
     fallback_config: FallbackConfig
     observers: Iterable[FallbackObserver]
     partial: Partial
@@ -49,6 +50,17 @@ class ChatModelOptions(FallbackOptions, total=False):
 
 
 _BESIDE = FallbackOptions.__annotations__.keys() - ConfigOptions.__annotations__.keys()
+_HANDLED = "named in exceptions_to_handle"
+
+
+def _handling(classes: object) -> list[dict[str, Any]]:
+    """Return the rule under which an error of some classes that says no more is a provider's."""
+    listed = [*classes] if isinstance(classes, tuple | list) else [classes]
+    if not all(isinstance(one, type) and issubclass(one, BaseException) for one in listed):
+        fix = "pass exception classes, such as (MyClientError,)"
+        raise FallbackConfigError.about("exceptions_to_handle", "got something else", fix)
+    rule = {"error": listed, "kind": "server_error", "default": True, "source": _HANDLED}
+    return [rule] if listed else []
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,8 +102,15 @@ class Options:
             known = [*ConfigOptions.__annotations__, *sorted(_BESIDE)]
             raise FallbackConfigError.unknown(name, known)
         config = beside.pop("fallback_config", self.config)
+        handled = beside.pop("exceptions_to_handle", None)
         if not isinstance(config, FallbackConfig):
             problem = f"got a {type(config).__name__}"
             raise FallbackConfigError.about("fallback_config", problem, "pass a FallbackConfig")
+        # They stand until they are given anew, whatever becomes of other rules.
+        named: list[Any] = [one for one in config.rules if one.source == _HANDLED]
+        named = named if handled is None else _handling(handled)
         config = config.replace(**policy) if policy else config
+        if handled is not None or "rules" in policy:
+            own = [one for one in config.rules if one.source != _HANDLED]
+            config = config.replace(rules=[*own, *named])
         return replace(self, config=config, **beside)

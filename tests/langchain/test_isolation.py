@@ -8,6 +8,7 @@ import pytest
 from langchain_core.caches import InMemoryCache
 from langchain_core.globals import set_llm_cache
 from langchain_core.messages import AIMessageChunk
+from langchain_core.rate_limiters import InMemoryRateLimiter
 
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel
@@ -98,3 +99,16 @@ def test_the_callers_messages_stay_as_they_were() -> None:
     before = asked[0].model_dump()
     failing_over().invoke(asked)
     assert asked[0].model_dump() == before
+
+
+def test_each_candidate_keeps_its_own_rate_limiter() -> None:
+    """The chain has none: a waiting primary would hold up the fallback."""
+    limits: Any = {"requests_per_second": 1000, "check_every_n_seconds": 0.001}
+    limiters = [InMemoryRateLimiter(**limits) for _ in range(2)]
+    models = [chat("primary", StatusError(503)), alive()]
+    for model, limiter in zip(models, limiters, strict=True):
+        model.rate_limiter = limiter
+    made = FallbackChatModel(*models)
+    assert made.rate_limiter is None
+    assert [target.client.rate_limiter for target in made.policy.targets] == limiters
+    assert made.invoke("hi").text == "from backup"

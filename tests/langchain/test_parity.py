@@ -15,8 +15,9 @@ from langchain_core.prompts import PromptTemplate
 from langchain_core.runnables import Runnable, RunnableGenerator, RunnableLambda
 from langchain_core.runnables.config import ensure_config
 
+from honcho_fallback import FallbackConfigError
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 from tests.helpers.chat_models import (
     Joke,
     ScriptedChat,
@@ -41,9 +42,8 @@ def theirs(primary: Any, fallbacks: list[Any], **options: Any) -> Any:
 
 
 def ours(primary: Any, fallbacks: list[Any], **options: Any) -> Any:
-    errors = options.pop("exceptions_to_handle", (Exception,))
-    rules = [{"error": errors, "kind": "server_error", "default": True}]
-    return with_fallbacks(primary, fallbacks, rules=rules, on_exhausted="last", **options)
+    options = {"exceptions_to_handle": (Exception,), "on_exhausted": "last", **options}
+    return with_fallbacks(primary, fallbacks, **options)
 
 
 BOTH = pytest.mark.parametrize("make", [theirs, ours])
@@ -217,3 +217,30 @@ def test_a_model_named_per_call_is_the_primarys() -> None:
         assert candidate(model, 0).asked[-1].kwargs[named] == "gpt-5.5"
         assert named not in candidate(model, 1).asked[-1].kwargs
         assert candidate(model, 1).asked[-1].kwargs["temperature"] == 0.5
+
+
+def test_exceptions_to_handle_is_a_rule_by_default() -> None:
+    """LangChain's name for what a provider raises; what is no class of exceptions is refused."""
+    model = ours(alive("a"), [alive()], exceptions_to_handle=(KeyError,))
+    (rule,) = model.policy.config.rules
+    assert (rule.error, rule.kind, rule.default) == ((KeyError,), "server_error", True)
+    for wrong in (int, ["ValueError"], (object(),)):
+        with pytest.raises(FallbackConfigError, match="pass exception classes"):
+            FallbackMiddleware(alive(), exceptions_to_handle=wrong)  # type: ignore[arg-type] # what is refused
+
+
+def test_exceptions_to_handle_stands_until_it_is_given_anew() -> None:
+    """Rules of the user's leave it, another tuple replaces it, an empty one takes it away."""
+    model = ours(alive("a"), [alive()], exceptions_to_handle=(KeyError,))
+
+    def named(changed: Any) -> list[Any]:
+        return [rule.error for rule in changed.policy.config.rules]
+
+    ruled = model.with_fallback_config(rules={"kind": "quota", "code": "TEAM_BUDGET"})
+    assert named(ruled) == [(), (KeyError,)]
+    assert named(ruled.with_fallback_config(exceptions_to_handle=(LookupError,))) == [
+        (),
+        (LookupError,),
+    ]
+    assert named(ruled.with_fallback_config(exceptions_to_handle=())) == [()]
+    assert named(ruled.with_fallback_config(deadline=5)) == [(), (KeyError,)]

@@ -48,7 +48,7 @@ FallbackChatModel(
     profile={"max_input_tokens": 8192},
 )
 FallbackRunnable(RunnableLambda(length), name="lengths", agent="typed")
-FallbackMiddleware(fallback, credentials=[None, None])
+FallbackMiddleware(fallback, exceptions_to_handle=(Exception,), credentials=[None, None])
 
 FallbackChatModel(primary, patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
 FallbackChatModel(primary, temperature=0)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # a candidate's
@@ -57,6 +57,7 @@ FallbackChatModel(primary, tags="a")  # type: ignore[arg-type] # pyright: ignore
 FallbackChatModel(length)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no runnable
 FallbackRunnable(RunnableLambda(length), tags=["a"])  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # with_config has them
 FallbackMiddleware(fallback, patience=3)  # type: ignore[call-arg] # pyright: ignore[reportCallIssue] # no such option
+FallbackMiddleware(fallback, exceptions_to_handle=ValueError)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # a tuple
 FallbackMiddleware(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # neither a model nor a name
 model.no_such_thing  # type: ignore[attr-defined] # pyright: ignore[reportAttributeAccessIssue] # noqa: B018 # delegation is no excuse
 model.invoke(3)  # type: ignore[arg-type] # pyright: ignore[reportArgumentType] # no chat model's input
