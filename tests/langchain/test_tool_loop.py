@@ -649,3 +649,55 @@ async def test_a_failure_in_a_command_or_a_list_is_explained(verb: str, form: st
     answered = await run(verb, agent(chat("m", *script), ToolLoopGuardMiddleware(), tools=[work]))
     (told,) = results(answered)
     assert told.additional_kwargs[FAILURE]["kind"] == "service_unavailable"
+
+
+@VERBS
+async def test_tool_errors_never_ask_the_fallback(verb: str) -> None:
+    """A failing tool is no reason to ask another model."""
+    failing = raising(StatusError(503))
+    model, backup, told = chat("m", *work(1, 2), "ok"), chat("backup"), Listener()
+    fallback = FallbackMiddleware(backup, observers=[told])
+    made = agent(model, fallback, ToolLoopGuardMiddleware(), tools=[failing.made])
+    assert last(await run(verb, made)).text == "ok"
+    assert (len(model.asked), len(backup.asked), told.switches) == (3, 0, [])
+
+
+@VERBS
+async def test_a_switch_inside_a_tool_is_the_tools_own(verb: str) -> None:
+    """A model's failure inside a tool switches there; the agent goes on with its own model."""
+    inner = [dead("a"), chat("b", "inner answer")]
+    delegated = Tool(lambda: FallbackChatModel(*inner).invoke("hi").text)
+    model, backup = chat("m", *work(1), "ok"), chat("backup", "never")
+    answered = await run(
+        verb,
+        agent(
+            model, FallbackMiddleware(backup), ToolLoopGuardMiddleware(), tools=[delegated.made]
+        ),
+    )
+    assert (results(answered)[0].text, last(answered).text) == ("inner answer", "ok")
+    assert (len(model.asked), len(backup.asked)) == (2, 0)
+
+
+@VERBS
+async def test_an_answer_that_never_fits_its_schema_is_capped(verb: str) -> None:
+    """Tries at the schema are rounds, too."""
+    model = chat("m", *[calls("Sky", n, shade=n) for n in range(9)])
+    guard = ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=2))
+    answered = await run(verb, agent(model, guard, response_format=ToolStrategy(Sky)))
+    assert (reason(answered), len(model.asked)) == ("max_iterations", 3)
+    assert [one.tool_call_id for one in results(answered)] == ["call_0", "call_1", "call_2"]
+
+
+@VERBS
+async def test_a_tool_whose_result_is_the_answer_ends_the_run(verb: str) -> None:
+    """The model is not asked again, and the guard has nothing to add."""
+
+    @tool(return_direct=True)
+    def work(n: int) -> str:
+        """Work."""
+        return "the answer"
+
+    model = chat("m", both("work", "work"), "never")
+    answered = await run(verb, agent(model, ToolLoopGuardMiddleware(), tools=[work]))
+    assert [one.type for one in answered["messages"]] == ["human", "ai", "tool", "tool"]
+    assert len(model.asked) == 1

@@ -45,6 +45,10 @@ PATHS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "raw": lambda one, two, no: invoke(
         FallbackChatModel(one, two, validate=no).with_structured_output(Joke, include_raw=True)
     ),
+    "raw, by the call": lambda one, two, no: invoke(
+        FallbackChatModel(one, two).with_structured_output(Joke, include_raw=True),
+        {"configurable": {"fallback_config": FallbackConfig(validate=no)}},
+    ),
     "stream": lambda one, two, no: stream(FallbackChatModel(one, two, validate=no)),
 }
 
@@ -62,8 +66,9 @@ async def test_a_validator_is_handed_a_message(path: str, is_async: bool) -> Non
     async def validate_async(message: Any) -> bool:
         return validate(message)
 
-    says = JOKE if path == "raw" else "no"
-    good = JOKE if path in {"bound", "raw"} else "from backup"
+    is_raw = path.startswith("raw")
+    says = JOKE if is_raw else "no"
+    good = JOKE if is_raw or path == "bound" else "from backup"
     primary, backup = chat("primary", says), chat("backup", good)
     answer = PATHS[path](primary, backup, validate_async if is_async else validate)
     if path == "stream":  # its words are out
@@ -72,7 +77,7 @@ async def test_a_validator_is_handed_a_message(path: str, is_async: bool) -> Non
     else:
         await answer
     assert {isinstance(one, AIMessage) for one in looked_at} == {True}
-    assert len(backup.asked) == (path not in {"raw", "stream"})
+    assert len(backup.asked) == (not is_raw and path != "stream")
 
 
 def test_what_a_parser_made_is_all_there_is() -> None:
