@@ -619,22 +619,3 @@ async def test_a_persons_no_ends_no_run(verb: str) -> None:
     answered = await run(verb, made, Command(resume={"decisions": [no]}), thread())
     assert last(answered).text == "done"
     assert len(model.asked) == 3
-
-
-@VERBS
-async def test_a_persons_no_ends_no_run(verb: str) -> None:
-    """OH-020 to OH-022: two of three calls at once are declined; the model goes on."""
-    rounds = [[Call("send", 1), Call("pay", 2), Call("read", 3)], *one_by_one(Call("send", 2))]
-    script = [asking(number, batch) for number, batch in enumerate(rounds)]
-    of_calls = {f"{number}_{at}": A for number in range(2) for at in range(3)}
-    saver, model = InMemorySaver(), chat("m", *script, "done")
-    person = HumanInTheLoopMiddleware(interrupt_on={"send": True, "pay": True})
-    tools = [playing(name, of_calls) for name in ("send", "pay", "read")]
-    made = agent(model, ToolLoopGuardMiddleware(), person, tools=tools, checkpointer=saver)
-    await run(verb, made, config=thread())
-    no: dict[str, str] = {"type": "reject"}
-    answers: Command[Any] = Command(resume={"decisions": [no, {**no, "message": "it timed out"}]})
-    await run(verb, made, answers, thread())
-    answered = await run(verb, made, Command(resume={"decisions": [no]}), thread())
-    assert last(answered).text == "done"
-    assert len(model.asked) == 3

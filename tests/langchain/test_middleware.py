@@ -377,14 +377,3 @@ def test_an_agent_takes_one() -> None:
     for kind in (FallbackMiddleware, Mine):
         with pytest.raises(AssertionError, match="duplicate middleware"):
             agent(alive(), FallbackMiddleware(alive()), kind(alive()))
-
-
-def test_an_agent_takes_one() -> None:
-    """LangChain refuses two by their name, a subclass's too: they would share one turn."""
-
-    class Mine(FallbackMiddleware):
-        pass
-
-    for kind in (FallbackMiddleware, Mine):
-        with pytest.raises(AssertionError, match="duplicate middleware"):
-            agent(alive(), FallbackMiddleware(alive()), kind(alive()))

@@ -244,30 +244,3 @@ def test_exceptions_to_handle_stands_until_it_is_given_anew() -> None:
     ]
     assert named(ruled.with_fallback_config(exceptions_to_handle=())) == [()]
     assert named(ruled.with_fallback_config(deadline=5)) == [(), (KeyError,)]
-
-
-def test_exceptions_to_handle_is_a_rule_by_default() -> None:
-    """LangChain's name for what a provider raises; what is no class of exceptions is refused."""
-    model = ours(alive("a"), [alive()], exceptions_to_handle=(KeyError,))
-    (rule,) = model.policy.config.rules
-    assert (rule.error, rule.kind, rule.default) == ((KeyError,), "server_error", True)
-    for wrong in (int, ["ValueError"], (object(),)):
-        with pytest.raises(FallbackConfigError, match="pass exception classes"):
-            FallbackMiddleware(alive(), exceptions_to_handle=wrong)  # type: ignore[arg-type] # what is refused
-
-
-def test_exceptions_to_handle_stands_until_it_is_given_anew() -> None:
-    """Rules of the user's leave it, another tuple replaces it, an empty one takes it away."""
-    model = ours(alive("a"), [alive()], exceptions_to_handle=(KeyError,))
-
-    def named(changed: Any) -> list[Any]:
-        return [rule.error for rule in changed.policy.config.rules]
-
-    ruled = model.with_fallback_config(rules={"kind": "quota", "code": "TEAM_BUDGET"})
-    assert named(ruled) == [(), (KeyError,)]
-    assert named(ruled.with_fallback_config(exceptions_to_handle=(LookupError,))) == [
-        (),
-        (LookupError,),
-    ]
-    assert named(ruled.with_fallback_config(exceptions_to_handle=())) == [()]
-    assert named(ruled.with_fallback_config(deadline=5)) == [(), (KeyError,)]

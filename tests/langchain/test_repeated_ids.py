@@ -88,26 +88,6 @@ def test_a_block_of_another_call_is_left_alone() -> None:
     assert sent[3].content[0]["tool_use_id"] == "b"
 
 
-def test_a_result_and_its_block_are_one_result() -> None:
-    """Parallel calls under one id: a result that says its id twice takes one of theirs."""
-    told = [
-        ToolMessage([{"type": "tool_result", "tool_use_id": "a"}], tool_call_id="a")
-        for _ in range(2)
-    ]
-    sent: list[Any] = sent_to("anthropic", [calls("a", "a"), *told])
-    ids = [call["id"] for call in sent[0].tool_calls]
-    assert [one.tool_call_id for one in sent[1:]] == ids
-    assert [one.content[0]["tool_use_id"] for one in sent[1:]] == ids
-
-
-def test_a_block_of_another_call_is_left_alone() -> None:
-    """What a tool's message says of a call that is not its own keeps its id."""
-    told = ToolMessage([{"type": "tool_result", "tool_use_id": "b"}], tool_call_id="a")
-    sent: list[Any] = sent_to("anthropic", [calls("a"), result("a"), calls("a"), told])
-    assert sent[3].tool_call_id == sent[2].tool_calls[0]["id"] != "a"
-    assert sent[3].content[0]["tool_use_id"] == "b"
-
-
 PATTERNS = {
     "anthropic": r"[a-zA-Z0-9_-]+",
     "amazon_bedrock": r"[a-zA-Z0-9_-]{1,64}",

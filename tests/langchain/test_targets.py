@@ -101,18 +101,6 @@ def test_a_default_keeps_its_labels_until_a_config_picks_another() -> None:
             FallbackChatModel(bound, alive(), require={"eu"}).invoke("hi")
 
 
-def test_what_is_configurable_per_call_keeps_its_cooldown(providers: ProviderServer) -> None:
-    """A field that is set anew for each call makes no new model."""
-    down, up = serve(providers, "openai", status=503), serve(providers, "openai", "hello")
-    field = ConfigurableField("t")
-    models = [model_at(one).configurable_fields(seed=field) for one in (down, up)]
-    made = FallbackChatModel(*models, cooldown=Cooldown(after=1, base=60))
-    for seed in (1, 2, 3):
-        made.invoke("hi", {"configurable": {"t": seed}})
-    assert [body["seed"] for body in up.bodies] == [1, 2, 3]
-    assert len(down.requests) == 1
-
-
 def test_one_model_with_other_parameters_is_a_fallback(providers: ProviderServer) -> None:
     """With less effort it may answer where it did not, by its own field or bound around it."""
     lower: list[Callable[[Any], Any]] = [
