@@ -42,6 +42,7 @@ SLOW = (
     "notebooks",
     "benchmarks",
     "live_local",
+    "agents/test_load.py",
     "litellm/test_proxy_load.py",
     "litellm/test_proxy.py",
     "litellm/test_two_processes.py",
@@ -73,7 +74,17 @@ CLIENT_CACHES = {
 
 # Where tests call LiteLLM.
 LITELLM_USERS = frozenset(
-    {"contract", "examples", "honcho", "langfuse", "litellm", "outages", "test_readme.py"}
+    {
+        "contract",
+        "examples",
+        "honcho",
+        "langfuse",
+        "litellm",
+        "outages",
+        "test_house.py",
+        "test_readme.py",
+        "testing",
+    }
 )
 
 
