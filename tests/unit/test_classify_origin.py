@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import threading
 import types
 import warnings
 from types import SimpleNamespace
@@ -19,7 +20,7 @@ from openai.types.responses import ResponseError
 from honcho_fallback import Failure, FallbackConfig, FallbackPolicy, Target, classify
 from honcho_fallback._classify._tables import ORIGINS, WORDS
 from honcho_fallback._values.failure import FailureKind as Kind
-from tests.helpers.provider import ProviderServer
+from tests.helpers.provider import ProviderServer, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -537,11 +538,19 @@ def ask_in_two_loops(url: str) -> list[Failure | None]:
 
 def test_a_real_client_over_two_loops_has_sent_its_request() -> None:
     """The connection that it kept belongs to the first loop; the server saw the second one."""
+    seen = threading.Semaphore(0)
+
+    def note(_: object) -> Reply:
+        seen.release()
+        return Reply()
+
     with ProviderServer() as server, warnings.catch_warnings():
         warnings.simplefilter("ignore", ResourceWarning)  # nobody can close what a loop left
+        server["house"].standing = note
         first, failure = ask_in_two_loops(server["house"].url)
         gc.collect()
-        assert len(server["house"].requests) == 2
+        assert seen.acquire(timeout=10)
+        assert seen.acquire(timeout=10)
     assert first is None
     assert failure is not None
     assert (failure.kind, failure.scope, failure.reached) == (Kind.CONNECTION, "client", "unknown")
