@@ -226,8 +226,9 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "tools": (1190, ("honcho_fallback/tools",)),
     "simulate": (911, ("honcho_fallback/simulate",)),
     "cli": (569, ("honcho_fallback/cli",)),
-    "langchain": (3814, ("adapters/honcho_fallback_langchain",)),
-    "litellm": (2417, ("adapters/honcho_fallback_litellm",)),
+    "langchain": (3811, ("adapters/honcho_fallback_langchain",)),
+    # Who writes into which metadata is told once again; LangChain gave more for it.
+    "litellm": (2418, ("adapters/honcho_fallback_litellm",)),
     "honcho": (1814, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         914,  # a registry with others' metrics is refused as a whole

@@ -49,8 +49,6 @@ _STEPS = (
     RunnablePassthrough,
     RunnablePick,
 )
-
-
 # Fields that say how a model answers, and not who does.
 _TUNING = frozenset(
     {"max_tokens", "n", "reasoning_effort", "seed", "stop", "streaming", "temperature", "top_p"}
@@ -92,10 +90,9 @@ def _is_default(part: DynamicRunnable[Any, Any], picked: Mapping[str, Any]) -> b
     if isinstance(part, RunnableConfigurableAlternatives):
         which = picked.get(part.which.id, part.default_key)
         return which == part.default_key and not part.prefix_keys
-    fields = part.fields if isinstance(part, RunnableConfigurableFields) else {"": ""}
-    return all(
+    return isinstance(part, RunnableConfigurableFields) and all(
         name in _TUNING or (isinstance(one, ConfigurableField) and one.id not in picked)
-        for name, one in fields.items()
+        for name, one in part.fields.items()
     )
 
 

@@ -80,7 +80,9 @@ def _generic_api_call() -> None:
     """Be named as what LiteLLM keeps in a bucket of its own."""
 
 
-async def walk(router: Any, endpoint: Endpoint, request: dict[str, Any], error: Exception) -> Any:
+async def walk(
+    router: Any, endpoint: Endpoint, bucket: str, request: dict[str, Any], error: Exception
+) -> Any:
     """Ask the groups that the lists name for an error.
 
     Raises:
@@ -97,7 +99,6 @@ async def walk(router: Any, endpoint: Endpoint, request: dict[str, Any], error: 
         )
 
         place, context = "litellm_routing_ctx", RoutingContext(router)
-    bucket = "litellm_metadata" if endpoint.is_generic else "metadata"
     metadata = {**(request.get(bucket) or {})}
     if earlier := metadata.get("previous_models"):
         metadata["previous_models"] = earlier[:-1]  # LiteLLM adds this error itself

@@ -62,7 +62,6 @@ def deployments_of(router: Any, name: str, request: Mapping[str, Any]) -> list[D
 
     A name that nobody has is the first of ``default_fallbacks``, which LiteLLM keeps as ``*``.
     """
-    # LiteLLM writes into a bucket of its own for some endpoints.
     metadata = request.get("litellm_metadata", request.get("metadata"))
     team = metadata.get("user_api_key_team_id") if isinstance(metadata, dict) else None
     if hasattr(router, "registry"):

@@ -81,6 +81,12 @@ class RouterCall:
     def wants_stream(self) -> bool:
         return self.request.get("stream") is True or self.endpoint.name.endswith("_stream")
 
+    @property
+    def bucket(self) -> str:
+        """Name the metadata that LiteLLM writes into."""
+        is_own = self.endpoint.is_generic or "litellm_metadata" in self.request
+        return "litellm_metadata" if is_own else "metadata"
+
     def names_a_chain(self) -> bool:
         """Tell whether a list names a chain, or must be walked here since LiteLLM asks anybody."""
         named = (named_in(name, self.router, self.request) or () for name in NO_LISTS)
@@ -336,9 +342,7 @@ class RouterCall:
         """Tell LiteLLM's callbacks of the following attempts what became of this one."""
         self.errors.append(error)
         group, request = self.request["model"], self.request
-        is_own = self.endpoint.is_generic or "litellm_metadata" in request
-        bucket = "litellm_metadata" if is_own else "metadata"  # which LiteLLM writes into
-        metadata = request[bucket] = request.get(bucket) or {}
+        metadata = request[self.bucket] = request.get(self.bucket) or {}
         earlier = metadata.get("previous_models") if len(self.errors) > 1 else None
         failed = {
             "model_group": group,
@@ -379,13 +383,10 @@ class RouterCall:
         """Ask the groups that the Router's lists name, or raise the error."""
         if not self.goes_elsewhere:
             raise error
-        return self.with_record(await walk(self.router, self.endpoint, self.request, error))
-
-    def with_record(self, answer: Any) -> Any:
-        """Let an answer of another group carry the record of the chain that came before."""
-        return (
-            attach(answer, self.run.record, deployment_of(answer)) if self.asks_chain else answer
-        )
+        answer = await walk(self.router, self.endpoint, self.bucket, self.request, error)
+        if self.asks_chain:  # another group's answer carries the record of the chain before it
+            attach(answer, self.run.record, deployment_of(answer))
+        return answer
 
 
 async def _once(answer: Any) -> AsyncIterator[Any]:

@@ -118,10 +118,9 @@ def read_answer(answer: Any) -> Answer:
         answer: As for ``check_response``; of other classes, too, what they hold under the same
             names is read.
     """
-    cls = type(answer)
-    if cls is str:
+    if type(answer) is str:
         return Answer(answer)
-    stream = cls is list or cls is tuple
+    stream = type(answer) in {list, tuple}
     content = finish = model = None
     with suppress(Exception):
         content = joined(answer if stream else (answer,))
@@ -129,7 +128,8 @@ def read_answer(answer: Any) -> Answer:
         with suppress(Exception):
             outer, (shape, part) = shape_of(item), opened(item)
             for one, holds in ((outer, item), (shape, part)):  # a generation's stands beside it
-                finish = word(first(one.at_of(holds), one.finish)) or finish if one else finish
+                if one is not None:
+                    finish = word(first(one.at_of(holds), one.finish)) or finish
             names = (find(part, path) for path in _MODELS)
             model = model or next((name for name in names if name and isinstance(name, str)), None)
     return Answer(content, usage_of(answer), finish or None, model, cost_of(answer))
