@@ -337,8 +337,8 @@ def _note_maker(maker: Target, made: Any) -> None:
     whole = getattr(made, "response", made)
     items = getattr(whole, "output", None) or [getattr(made, "item", whole)]
     response_id = str(getattr(whole, "response_id", None) or _id_of(whole))
-    for one in {response_id, *map(_id_of, items)} - {"", FAKE_RESPONSES_ID}:
-        _MADE_AT[one] = _place_of(maker)
+    ids = {response_id, *map(_id_of, items)} - {"", FAKE_RESPONSES_ID}
+    _MADE_AT.update(dict.fromkeys(ids, _place_of(maker)))
     while len(_MADE_AT) > _MOST_IDS:
         _MADE_AT.popitem(last=False)
 
