@@ -2,7 +2,7 @@
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._answers import Answer, check_response, has_content, read_answer
-from honcho_fallback._core.config import FallbackConfig
+from honcho_fallback._core.config import ConfigOptions, FallbackConfig
 from honcho_fallback._core.drivers import Ask, HasContent
 from honcho_fallback._core.observers import (
     CallContent,
@@ -15,7 +15,6 @@ from honcho_fallback._core.observers import (
     set_observers,
 )
 from honcho_fallback._core.policy import CallOptions, FallbackPolicy
-from honcho_fallback._core.presets import ConfigOptions
 from honcho_fallback._core.recovery import PendingAction, TransportRecovery
 from honcho_fallback._core.run import FallbackRun
 from honcho_fallback._core.runtime import Runtime

@@ -8,8 +8,7 @@ know ``_values`` and ``_classify``::
     target     who can be asked, and one attempt at it
     shared     what calls share: Cooldown, RetryBudget, Sessions
     recovery   what is tried once before a target is left
-    presets    named sets of options
-    config     FallbackConfig
+    config     FallbackConfig, and its presets
     observers  who hears of calls, and the log lines
     turn       how long a switch lasts
     resolved   what all calls on a policy share

@@ -1,25 +1,22 @@
-"""The policy's options, validated at the border."""
+"""The policy's options, validated at the border, and three sets of them that have a name."""
 
 from __future__ import annotations
 
 import inspect
+import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal, Self, Unpack
+from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
 
 import tenacity
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_validator
 from pydantic_core import PydanticCustomError
 
-from honcho_fallback._classify._rules import Rule, load_rules
-from honcho_fallback._core import presets
+from honcho_fallback._classify._rules import Rule, RulesSource, load_rules
 from honcho_fallback._core.recovery import TransportRecovery
-from honcho_fallback._core.shared import CooldownStore, RetryBudget, Sessions
+from honcho_fallback._core.shared import Cooldown, CooldownStore, RetryBudget, Sessions
 from honcho_fallback._values.errors import FallbackConfigError, nearest, shown, unknown_name
-from honcho_fallback._values.failure import KINDS, Failure, FailureKind
-
-if TYPE_CHECKING:
-    from honcho_fallback._core.presets import ConfigOptions
+from honcho_fallback._values.failure import KINDS, NOT_ACCEPTABLE, Failure, FailureKind
 
 
 @dataclass(frozen=True)
@@ -51,7 +48,46 @@ DEFAULT_FALLBACK_ON = frozenset(kind for kind, facts in KINDS.items() if facts.s
 DEFAULT_WAIT = tenacity.wait_random_exponential(multiplier=0.5, max=8)
 
 _KINDS = tuple(FailureKind)
+# What pull request 692 names by class where an error has no status, but for a rate limit.
+_PASSING = (
+    FailureKind.OVERLOADED,
+    FailureKind.SERVER_ERROR,
+    FailureKind.TIMEOUT,
+    FailureKind.CONNECTION,
+)
+_HERMES_DELAY = tenacity.wait_exponential(multiplier=2, max=60)
 _WAIT = "a tenacity wait strategy, or seconds as a number such as 1.5"
+
+
+class ConfigOptions(TypedDict, total=False):
+    """Name the options that FallbackConfig, a policy and a single call take."""
+
+    fallback_on: frozenset[FailureKind] | set[FailureKind] | set[str]
+    switch_after: int | Mapping[FailureKind, int] | Mapping[str, int]
+    max_attempts: int | None
+    attempts_per_target: int | None
+    wait: Callable[[Any], Any] | float
+    retry_after_cap: float
+    reset: Literal["iteration", "turn", "session"] | Sessions
+    timeout: float | None
+    connect_timeout: float | None
+    check_responses: bool
+    validate: Callable[[Any], object] | None
+    on_exhausted: Literal["group", "last"]
+    only_models: bool
+    rules: RulesSource
+    refine: Callable[[Failure, BaseException], Failure] | None
+    cooldown: CooldownStore | None
+    deadline: float | None
+    first_token_timeout: float | None
+    idle_timeout: float | None
+    retry_budget: RetryBudget | None
+    transport_recovery: TransportRecovery | None
+    must_not_degrade: bool
+    replay: Literal["any", "safe"]
+    require: frozenset[str] | set[str]
+    refusal_require: frozenset[str] | set[str]
+    min_rate: float | None
 
 
 class FallbackConfig(BaseModel):
@@ -235,7 +271,8 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        return cls(**presets.honcho() | options)
+        preset: ConfigOptions = {"max_attempts": 3, "refine": _refine_as_honcho}
+        return cls(**preset | options)
 
     @classmethod
     def hermes(cls, **options: Unpack[ConfigOptions]) -> Self:
@@ -248,7 +285,19 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        return cls(**presets.hermes() | options)
+        preset: ConfigOptions = {
+            "fallback_on": frozenset(FailureKind) - {FailureKind.CANCELLED, FailureKind.LOCAL},
+            "switch_after": dict.fromkeys((*_PASSING, FailureKind.MALFORMED_RESPONSE), 3),
+            "attempts_per_target": 3,
+            "retry_after_cap": 600.0,
+            "reset": "turn",
+            "on_exhausted": "last",
+            "wait": _hermes_wait,
+            # Its newer one, which rests whoever failed and not only a rate-limited primary.
+            "cooldown": Cooldown(after=1, base=60.0, cap=14400.0),
+            "refine": _refine_as_hermes,
+        }
+        return cls(**preset | options)
 
     @classmethod
     def resilient(cls, **options: Unpack[ConfigOptions]) -> Self:
@@ -270,7 +319,47 @@ class FallbackConfig(BaseModel):
         Args:
             **options: Further options, as for the constructor.
         """
-        return cls(**presets.resilient() | options)
+        preset: ConfigOptions = {
+            "reset": "turn",
+            "deadline": 120.0,
+            "first_token_timeout": 10.0,
+            "idle_timeout": 60.0,
+            "cooldown": Cooldown(),
+            "retry_budget": RetryBudget(),
+        }
+        return cls(**preset | options)
+
+
+def _refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
+    """Switch on 408, 429, 5xx, timeouts and lost connections only."""
+    # An answer that a validator refused is meant to engage the fallback there, as junk is.
+    # And what a rule of the user's says holds under any preset.
+    is_junk = failure.kind is FailureKind.MALFORMED_RESPONSE and failure.scope == "client"
+    refused = is_junk or failure.reason == NOT_ACCEPTABLE
+    if failure.by_rule or failure.kind is FailureKind.LOCAL or refused:
+        return failure
+    status = failure.status
+    # Under an HTTP 200 stream the status says nothing about the error event inside it.
+    if status is None or status < 400:
+        wanted = failure.kind in {*_PASSING, FailureKind.RATE_LIMIT}
+    else:
+        wanted = status in {408, 429} or status >= 500
+    return failure._replace(transient=wanted and failure.transient, switchable=wanted)
+
+
+def _refine_as_hermes(failure: Failure, error: BaseException) -> Failure:
+    """Take what nobody can explain for the provider's; the machine's own troubles stay local."""
+    unknown = failure.kind is FailureKind.LOCAL and not failure.by_rule
+    if not unknown or isinstance(error, OSError):
+        return failure
+    reason = "unknown, taken for the provider's"
+    return Failure.of(FailureKind.SERVER_ERROR, reason=reason, error=failure.error)
+
+
+def _hermes_wait(state: tenacity.RetryCallState) -> float:
+    """Wait 2 s doubling to 60 s, and up to half as much again (hermes-agent's retry_utils)."""
+    delay = _HERMES_DELAY(state)
+    return delay + random.uniform(0, delay / 2)  # noqa: S311 # a jitter is no secret
 
 
 def is_async(hook: object) -> bool:

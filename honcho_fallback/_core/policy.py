@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, Unpack, 
 
 from honcho_fallback._classify._answers import has_content as content_of_chunk
 from honcho_fallback._core import drivers
-from honcho_fallback._core.config import FallbackConfig
+from honcho_fallback._core.config import ConfigOptions, FallbackConfig
 from honcho_fallback._core.observers import Observers, Restore, TurnEnd
-from honcho_fallback._core.presets import ConfigOptions
 from honcho_fallback._core.resolved import ResolvedPolicy, check_chain
 from honcho_fallback._core.run import FallbackRun
 from honcho_fallback._core.runtime import Runtime
