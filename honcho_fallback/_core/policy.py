@@ -223,11 +223,7 @@ class FallbackPolicy:
 
         Raises:
             StreamInterrupted: The stream broke after its first content, which was final.
-            FallbackExhausted: Nobody answered.
-            DeadlineExceeded: Time ran out.
-            FallbackConfigError: An option is unknown or out of range, or ``ask`` or a hook is
-                async.
-            Exception: The provider's own where no other target could help, or with one target.
+            Exception: As for ``call``.
         """
         return drivers.stream(self._starter(options), ask, *_checked(has_content, partial))
 
@@ -490,19 +486,14 @@ def _checked_unfit(unfit: Any, policy: ResolvedPolicy) -> dict[int, str] | None:
 
 def _signature_for_callers(function: Any) -> inspect.Signature:
     """Return a function's signature without its first parameter, which is for the attempt."""
-    fix = "write it as def ask(attempt, ...)"
-    if not callable(function):
-        raise FallbackConfigError.about("function", f"got a {type(function).__name__}", fix)
-    signature = inspect.signature(function)
-    parameters = [*signature.parameters.values()]
-    kind = parameters[0].kind if parameters else None
-    if kind is inspect.Parameter.VAR_POSITIONAL:
-        return signature
-    positional = {inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD}
-    if kind not in positional:
-        problem = f"{getattr(function, '__qualname__', function)} has no parameter for the attempt"
-        raise FallbackConfigError.about("function", problem, fix)
-    return signature.replace(parameters=parameters[1:])
+    problem = f"got a {type(function).__name__}"
+    if callable(function):
+        try:
+            return inspect.signature(partial(function, None))
+        except ValueError:
+            name = getattr(function, "__qualname__", function)
+            problem = f"{name} has no parameter for the attempt"
+    raise FallbackConfigError.about("function", problem, "write it as def ask(attempt, ...)")
 
 
 def _warn_of_own_retries(target: Target) -> None:

@@ -262,11 +262,9 @@ def cooldown_reports(
         if health == "unknown" and permit is None:
             return ()  # no news: nobody was missing it
         return tuple(CooldownReport(key, health, permit=permit) for key in keys.values())
-    failed = keys.get(failure.scope, keys["model"])
-    report = CooldownReport(
-        failed, health, failure.retry_after, permit, failure.kind, not failure.transient
+    failed, lasts = keys.get(failure.scope, keys["model"]), not failure.transient
+    others = [key for key in keys.values() if key != failed] if permit else ()
+    return (
+        CooldownReport(failed, health, failure.retry_after, permit, failure.kind, lasts),
+        *(CooldownReport(key, "unknown", permit=permit) for key in others),
     )
-    if permit is None:
-        return (report,)
-    others = [key for key in keys.values() if key != failed]
-    return (report, *(CooldownReport(key, "unknown", permit=permit) for key in others))

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import time as clock
-from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 if TYPE_CHECKING:
-    from collections.abc import Generator
+    from collections.abc import Awaitable, Callable, Generator
 
-Sleep: TypeAlias = Callable[[float], object]
-AsyncSleep: TypeAlias = Callable[[float], Awaitable[object]]
 # What log lines are about: until when no more of them are needed, and how many there were.
 Lines: TypeAlias = dict[tuple[str, str], tuple[float, int]]
 
@@ -38,8 +35,8 @@ class Runtime:
 
     monotonic: Callable[[], float] = clock.monotonic
     time: Callable[[], float] = clock.time
-    sleep: Sleep = clock.sleep
-    asleep: AsyncSleep = asyncio.sleep
+    sleep: Callable[[float], object] = clock.sleep
+    asleep: Callable[[float], Awaitable[object]] = asyncio.sleep
     max_attempts: int | None = None
     waits: bool = True
     on_finish: Callable[[Any], object] | None = None

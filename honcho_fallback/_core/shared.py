@@ -187,14 +187,7 @@ class Cooldown:
         lease: float | None = None,
         /,
     ) -> CooldownChoice:
-        """Take in what was learned, then choose the first of the offered targets that is free.
-
-        Args:
-            reports: What was learned.
-            offered: The keys of each target, the best first; perhaps none.
-            now: The time on a monotonic scale, in seconds.
-            lease: Seconds for which a probe keeps others away; None: as many as ``base``.
-        """
+        """Do as CooldownStore says; without a ``lease`` a probe keeps others away for ``base``."""
         if not (self._entries or self._in_a_row) and all(one.health != "down" for one in reports):
             return _FIRST
         with self._lock:
@@ -427,22 +420,12 @@ class RetryBudget:
         return RetryBudget, (self.ratio, self.min_per_second, self.window)
 
     def first(self, identity: str, now: float) -> None:
-        """Count a call's first request to a target.
-
-        Args:
-            identity: The target's.
-            now: The time on a monotonic scale, in seconds.
-        """
+        """Count a call's first request to a target; the time is in seconds, on any scale."""
         with self._lock:
             self._at(identity, now)[0] += 1
 
     def repeat(self, identity: str, now: float) -> bool:
-        """Tell whether one more repeat is allowed, and count it if so.
-
-        Args:
-            identity: The target's.
-            now: The time on a monotonic scale, in seconds.
-        """
+        """Tell whether one more repeat to a target is allowed, and count it if so."""
         with self._lock:
             current = self._at(identity, now)
             counts = [second[identity] for second in self._seen.values() if identity in second]

@@ -25,12 +25,12 @@ from honcho_fallback.redaction import label
 if TYPE_CHECKING:
     from honcho_fallback._values.failure import Scope
 
-# What is computed: every process knows the target, or this one alone, sealed with what it is.
+# What is computed: every process knows the target, with the keys of whom a failure may reach, or
+# this one alone, sealed with what it is.
 _COMPUTED = re.compile(
-    r"known:[0-9a-f]{32}:[0-9a-f]{16}:[0-9a-f]{16}|here:[0-9a-f]{24}:(?P<seal>[0-9a-f]{32})"
+    r"known:[0-9a-f]{32}:(?P<credential>[0-9a-f]{16}):(?P<endpoint>[0-9a-f]{16})"
+    r"|here:[0-9a-f]{24}:(?P<seal>[0-9a-f]{32})"
 )
-# In an identity that every process knows stand the keys of whom a failure may reach, too.
-_SHARED = re.compile(r"known:[0-9a-f]{32}:(?P<credential>[0-9a-f]{16}):(?P<endpoint>[0-9a-f]{16})")
 
 # What the content of a stream is that breaks after it.
 Partial: TypeAlias = Literal["final", "replace", "continue"]
@@ -185,8 +185,8 @@ class Target:
     def _keys(self) -> Mapping[Scope, str]:
         keys: dict[Scope, str] = {"model": self.identity}
         fingerprint: str | None = getattr(self.credential, "fingerprint", None)
-        shared = _SHARED.search(self.identity)
-        if shared is not None:
+        shared = _COMPUTED.search(self.identity)
+        if shared is not None and shared["credential"]:
             keys["credential"] = f"credential:{shared['credential']}"
             keys["endpoint"] = f"endpoint:{shared['endpoint']}"
         elif self.endpoint is not None:

@@ -33,19 +33,6 @@ class Turn:
     One that is never entered lasts until ``end``, over an interrupt and its resumption too.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_ended",
-        "_entered",
-        "_outer",
-        "_unended",
-        "outcome",
-        "owner",
-        "place",
-        "position",
-        "turn_id",
-    )
-
     def __init__(self, owner: object, turn_id: str, ended: Callable[[Turn], object]) -> None:
         self.owner = owner  # the policy
         self.turn_id = turn_id
