@@ -4,7 +4,6 @@ The rooms, from the ground up; none imports one that stands below it in this lis
 know ``_values`` and ``_classify``::
 
     runtime    the clock and the sleeps
-    forks      the locks of a forked child
     target     who can be asked, and one attempt at it
     shared     what calls share: Cooldown, RetryBudget, Sessions
     recovery   what is tried once before a target is left

@@ -378,7 +378,6 @@ def takes() -> dict[str, Takes]:
 
 
 def _explain(error: ValidationError, options: dict[str, Any]) -> str:
-    """Say for each wrong option what was given and what is allowed; in our words."""
     options_by_name = takes()
     lines: dict[str, None] = {}
     for detail in error.errors(include_url=False, include_input=False, include_context=False):

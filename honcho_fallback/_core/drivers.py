@@ -445,7 +445,6 @@ async def _open(
 async def _aaccept(
     run: FallbackRun, answer: Any, scope: TaskScope, *, stream: bool = False
 ) -> Attempt | None:
-    """Hand in an answer; ``validate`` may be async."""
     if run._call.policy.validate is None:
         return run.accept(answer, stream=stream)
     fault = run._read(answer, stream=stream)

@@ -362,9 +362,7 @@ class FallbackPolicy:
     def _observers(self) -> Observers | None:
         """Return who observes: in a time of its own, as a simulated one, not the process's."""
         own = self._policy.observers
-        if self._runtime is not None or Observers.everybodys is None:
-            return own
-        return Observers.now(own)
+        return own if self._runtime is not None else Observers.now(own)
 
     def _tell_turn_end(self, turn: Turn) -> None:
         observers, agent = self._observers(), self._policy.agent
@@ -384,16 +382,15 @@ class FallbackPolicy:
         # A generator's body runs when it is first read, perhaps in another context: which turn it
         # belongs to is settled here and now, and bad input is refused here and now.
         policy, overrides = self._policy, cast("dict[str, Any]", {**options})
-        run, turn, agent = (overrides.pop(name, None) for name in ("run", "turn", "agent"))
-        metadata = _plain_metadata(overrides.pop("metadata", None))
-        unfit, session = overrides.pop("unfit", None), overrides.pop("session", None)
+        names = ("run", "turn", "agent", "metadata", "unfit", "session")
+        run, *beginning = (overrides.pop(name, None) for name in names)
         if run is not None:
-            if overrides or any(
-                one is not None for one in (turn, agent, metadata, unfit, session)
-            ):
+            if overrides or any(one is not None for one in beginning):
                 problem = "it came with options for the call"
                 raise FallbackConfigError.about("run", problem, "pass those to start()")
             return lambda: run
+        turn, agent, metadata, unfit, session = beginning
+        metadata = _plain_metadata(metadata)
         if agent is not None or overrides:
             _require_known(overrides, CallOptions.__annotations__)
             agent = policy.agent if agent is None else agent

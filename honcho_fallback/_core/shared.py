@@ -1,20 +1,26 @@
-"""What calls share, under a lock: who is down (a circuit breaker), and how much is repeated."""
+"""What calls share, under a lock: who is down (a circuit breaker), and how much is repeated.
+
+A fork copies the memory and the calling thread alone. A lock that another thread had at that
+moment (gunicorn with preload, Celery, a pool of processes) is never released in the child, so
+each child makes its own.
+"""
 
 from __future__ import annotations
 
 import logging
+import os
 import threading
 from collections.abc import Collection, Mapping
 from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, runtime_checkable
+from weakref import WeakMethod
 
-from honcho_fallback._core.forks import renew_after_fork
 from honcho_fallback._core.target import is_local
 from honcho_fallback._values.errors import FallbackConfigError, require_number, shown
 from honcho_fallback._values.failure import FailureKind
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from honcho_fallback._values.failure import Health
 
@@ -112,6 +118,32 @@ logger = logging.getLogger("honcho_fallback")
 
 # So many targets nobody has in one process; a policy that is made for each request makes them.
 _MANY = 64
+
+
+# What renews the locks of objects, by its id, as long as they live.
+_RENEWALS: dict[int, WeakMethod[Any]] = {}
+
+
+def renew_after_fork(renew: Callable[[], None]) -> None:
+    """Let an object make its locks anew, now and in every child that is forked while it lives.
+
+    Args:
+        renew: Its method that sets them, and drops what belongs to calls of the parent.
+    """
+    renew()
+    reference = WeakMethod(renew, lambda one: _RENEWALS.pop(id(one), None))
+    _RENEWALS[id(reference)] = reference
+
+
+def _renew_all() -> None:
+    for reference in list(_RENEWALS.values()):
+        renew = reference()
+        if renew is not None:
+            renew()
+
+
+if hasattr(os, "register_at_fork"):  # Windows forks nothing
+    os.register_at_fork(after_in_child=_renew_all)
 
 
 class _Entry(NamedTuple):
@@ -310,7 +342,6 @@ _AFTER = 3
 
 
 def _failures_by_kind(after: Any) -> Mapping[FailureKind, int]:
-    """Return after how many failures in a row of each kind a rest begins."""
     every, per_kind = "all but a timeout", after
     given: dict[Any, Any] = {every: after}
     if isinstance(per_kind, Mapping):

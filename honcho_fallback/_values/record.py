@@ -272,7 +272,6 @@ class CallRecord:
 
 
 def _bill(attempt: AttemptRecord) -> str:
-    """Say of a failed attempt that it costs something."""
     if attempt.kind is None or attempt.billed == "no":
         return ""
     return ", billed" if attempt.billed == "yes" else ", perhaps billed"
@@ -361,8 +360,7 @@ class FallbackExhausted(FallbackError, ExceptionGroup[Exception]):  # noqa: N818
     """
 
     def __new__(cls, message: str, exceptions: Sequence[Exception], record: CallRecord) -> Self:
-        """Build the group; ``record`` is kept by ``__init__``."""
-        del record
+        del record  # which __init__ keeps
         return super().__new__(cls, message, exceptions)
 
     def __init__(self, message: str, exceptions: Sequence[Exception], record: CallRecord) -> None:
