@@ -21,18 +21,11 @@ from tests.helpers.observers import Listener
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from honcho_fallback import Attempt
 
+pytestmark = pytest.mark.usefixtures("clock")
+
 DOWN = StatusError(503)
-
-
-@pytest.fixture
-def clock() -> Iterator[Clock]:
-    clock = Clock()
-    with clock.installed():
-        yield clock
 
 
 def pair(reset: Any = "session", **options: Any) -> FallbackPolicy:
@@ -59,27 +52,18 @@ def turn(policy: FallbackPolicy, script: Any, session_id: str = "s") -> None:
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_session_stays_where_its_cache_is_warm(clock: Clock, driver: str) -> None:
-    """Its next turns begin with who answered; other sessions begin on the primary."""
+    """Its next turns begin with who answered, and say so; others begin on the primary."""
     policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=["hello"])
+    runs = []
     for session_id in ("s", "s", "s", "another"):
         with policy.session(session_id):
-            run = policy.start()
-            DRIVERS[driver](policy, script, run)
+            runs.append(policy.start())
+            DRIVERS[driver](policy, script, runs[-1])
         clock.advance(60)
     assert script.asked == ["primary", "fallback", "fallback", "fallback", "primary"]
-
-
-def test_the_record_says_why_it_stayed(clock: Clock) -> None:
-    """Whoever wonders why the primary was not asked reads it there."""
-    policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=["hello"])
-    turn(policy, script)
-    with policy.session("s"):
-        run = policy.start()
-        policy.call(script.ask, run=run)
     why = "the session stays where its prompt cache is warm"
-    assert run.record.untried == (("primary", why),)
-    assert f"primary: never asked, {why}" in run.record.explain()
-    del clock
+    assert runs[1].record.untried == (("primary", why),)
+    assert f"primary: never asked, {why}" in runs[1].record.explain()
 
 
 @pytest.mark.parametrize(("seconds", "first"), [(299, "fallback"), (300, "primary")])
@@ -104,14 +88,13 @@ def test_it_goes_back_when_the_cache_is_cold(clock: Clock, seconds: float, first
         (read(None), "fallback"),  # nobody says
     ],
 )
-def test_what_usage_says_of_the_cache_decides(clock: Clock, second: Any, then: str) -> None:
+def test_what_usage_says_of_the_cache_decides(second: Any, then: str) -> None:
     """The first answer of a target cannot have read anything; the second can."""
     policy = pair()
     script = repeating(primary=[DOWN, "hello"], fallback=[read(0), second])
     for _ in range(3):
         turn(policy, script)
     assert script.asked == ["primary", "fallback", "fallback", then]
-    del clock
 
 
 def test_a_turn_is_not_interrupted(clock: Clock) -> None:
@@ -125,7 +108,7 @@ def test_a_turn_is_not_interrupted(clock: Clock) -> None:
     assert script.asked == ["primary", "fallback", "fallback", "fallback", "primary"]
 
 
-def test_a_turn_within_a_session_is_one_of_its_turns(clock: Clock) -> None:
+def test_a_turn_within_a_session_is_one_of_its_turns() -> None:
     """Whatever opens turns by itself, as the adapters do, needs no word of the session."""
     policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=["hello"])
     for _ in range(2):
@@ -133,20 +116,18 @@ def test_a_turn_within_a_session_is_one_of_its_turns(clock: Clock) -> None:
             policy.call(script.ask)
             assert (inner.turn_id, inner is around) == ("named", False)
     assert script.asked == ["primary", "fallback", "fallback"]
-    del clock
 
 
-def test_a_primary_that_answered_has_the_session_again(clock: Clock) -> None:
+def test_a_primary_that_answered_has_the_session_again() -> None:
     """What the fallback had cached is forgotten: the conversation has gone on elsewhere."""
     policy = pair()
     script = repeating(primary=[DOWN, "hello", "hello"], fallback=["hello", DOWN])
     for _ in range(3):
         turn(policy, script)
     assert script.asked == ["primary", "fallback", "fallback", "primary", "primary"]
-    del clock
 
 
-def test_a_call_that_nobody_answered_moves_no_session(clock: Clock) -> None:
+def test_a_call_that_nobody_answered_moves_no_session() -> None:
     """Only who answers has a cache."""
     policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=[DOWN])
     with pytest.raises(ExceptionGroup):
@@ -154,10 +135,9 @@ def test_a_call_that_nobody_answered_moves_no_session(clock: Clock) -> None:
     before = len(script.asked)
     turn(policy, script)
     assert script.asked[before:] == ["primary"]
-    del clock
 
 
-def test_agents_share_a_store_and_no_place(clock: Clock) -> None:
+def test_agents_share_a_store_and_no_place() -> None:
     """In one conversation each agent has a prompt of its own, and so has each chain."""
     config = FallbackConfig(wait=0, reset=Sessions())
     chain = [Target("primary"), Target("fallback")]
@@ -165,10 +145,9 @@ def test_agents_share_a_store_and_no_place(clock: Clock) -> None:
     for agent in ("writer", "judge", "writer"):
         turn(FallbackPolicy(chain, config, agent=agent), script)
     assert script.asked == ["primary", "fallback", "primary", "fallback"]
-    del clock
 
 
-def test_with_another_reset_a_session_is_a_turn(clock: Clock) -> None:
+def test_with_another_reset_a_session_is_a_turn() -> None:
     """Whoever passes the conversation's name along changes nothing by it."""
     script = repeating(primary=[DOWN], fallback=["hello"])
     for reset in ("turn", "iteration"):
@@ -179,33 +158,31 @@ def test_with_another_reset_a_session_is_a_turn(clock: Clock) -> None:
                 policy.call(script.ask)
     stays, begins_anew = ["primary", "fallback", "fallback"], ["primary", "fallback"]
     assert script.asked == [*stays, *stays, *begins_anew * 4]
-    del clock
 
 
-def test_the_session_quiet_for_longest_is_forgotten(clock: Clock) -> None:
+@pytest.mark.parametrize(
+    ("most", "before", "then", "asked"),
+    [
+        (2, "abac", "acb", ["fallback", "fallback", "primary", "fallback"]),
+        # Those on the primary begin there anyway, and take no room.
+        (1, "axy", "a", ["fallback"]),
+    ],
+)
+def test_the_session_quiet_for_longest_is_forgotten(
+    most: int, before: str, then: str, asked: list[str]
+) -> None:
     """A server that never ends keeps as many as it was told."""
-    policy = pair(Sessions(most=2))
+    policy, answered = pair(Sessions(most=most)), repeating(primary=["hello"])
     script = repeating(primary=[DOWN], fallback=["hello"])
-    for session_id in ("a", "b", "a", "c"):
+    for session_id in before:
+        turn(policy, answered if session_id in "xy" else script, session_id)
+    script.requests.clear()
+    for session_id in then:
         turn(policy, script, session_id)
-    before = len(script.asked)
-    for session_id in ("a", "c", "b"):
-        turn(policy, script, session_id)
-    assert script.asked[before:] == ["fallback", "fallback", "primary", "fallback"]
-    del clock
+    assert script.asked == asked
 
 
-def test_sessions_on_the_primary_take_no_room(clock: Clock) -> None:
-    """They begin there anyway; those that are elsewhere are not forgotten for them."""
-    policy = pair(Sessions(most=1))
-    script = repeating(primary=[DOWN, "hello"], fallback=["hello"])
-    for session_id in ("elsewhere", "a", "b", "elsewhere"):
-        turn(policy, script, session_id)
-    assert script.asked == ["primary", "fallback", "primary", "primary", "fallback"]
-    del clock
-
-
-def test_each_fallback_has_a_first_answer(clock: Clock) -> None:
+def test_each_fallback_has_a_first_answer() -> None:
     """Whoever takes over from another one has read nothing yet, either."""
     config = FallbackConfig(wait=0, reset="session")
     policy = FallbackPolicy([Target("primary"), Target("second"), Target("third")], config)
@@ -215,10 +192,9 @@ def test_each_fallback_has_a_first_answer(clock: Clock) -> None:
         policy.call(script.ask)
     turn(policy, script)
     assert script.asked == ["primary", "second", "second", "third", "third"]
-    del clock
 
 
-def test_a_turn_that_joins_late_stays_where_it_is(clock: Clock) -> None:
+def test_a_turn_that_joins_late_stays_where_it_is() -> None:
     """One that was elsewhere before its session was named goes on there."""
     policy, script = pair(), repeating(primary=["hello"], fallback=["hello"])
     begun = policy.turn()
@@ -226,10 +202,9 @@ def test_a_turn_that_joins_late_stays_where_it_is(clock: Clock) -> None:
     policy.call(script.ask, turn=begun, session="s")
     policy.call(script.ask, session="s")
     assert script.asked == ["fallback", "fallback"]
-    del clock
 
 
-def test_a_hundred_sessions_at_once_keep_apart(clock: Clock) -> None:
+def test_a_hundred_sessions_at_once_keep_apart() -> None:
     """In threads and in tasks: each has its own place."""
     policy = pair()
     script = repeating(primary=[DOWN], fallback=["hello"])
@@ -247,10 +222,9 @@ def test_a_hundred_sessions_at_once_keep_apart(clock: Clock) -> None:
             [*pool.map(lambda n: turn(policy, script, f"s{n}"), range(50))]
     assert script.asked.count("primary") == 100
     assert script.asked.count("fallback") == 200
-    del clock
 
 
-def test_a_primary_is_not_said_to_be_back_while_the_session_stays(clock: Clock) -> None:
+def test_a_primary_is_not_said_to_be_back_while_the_session_stays() -> None:
     """The next turn does not begin there."""
     heard = Listener()
     config = FallbackConfig(wait=0, reset="session")
@@ -258,7 +232,6 @@ def test_a_primary_is_not_said_to_be_back_while_the_session_stays(clock: Clock) 
     policy = FallbackPolicy(targets, config, observers=[heard])
     turn(policy, repeating(primary=[DOWN], fallback=["hello"]))
     assert heard.restores == []
-    del clock
 
 
 def test_a_store_is_copied_without_its_memory() -> None:
