@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import copy
-import pickle
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -74,9 +72,6 @@ def test_what_was_used_is_gone(clock: Clock) -> None:
     assert error.record.outcome == "exhausted"
     assert "the deadline of 30 s left no time for more" in error.record.explain()
     assert error.record.limit == "deadline"
-    for again in (copy.copy(error), pickle.loads(pickle.dumps(error))):  # noqa: S301 # our own
-        assert again.record == error.record
-        assert len(again.errors) == 2
 
 
 def test_a_wait_that_would_outlive_the_deadline_ends_the_call(clock: Clock) -> None:
@@ -113,16 +108,6 @@ def test_other_endings_stay_what_they_are(clock: Clock) -> None:
     with pytest.raises(StatusError):
         run.fail(StatusError(400))
     assert run.record.outcome == "rejected"
-
-
-def test_a_late_answer_counts_in_a_thread(clock: Clock) -> None:
-    """`call` cannot interrupt `ask`: it hands out what is left, and takes what comes."""
-
-    def ask(attempt: Attempt) -> float | None:
-        clock.now += 100
-        return attempt.timeout
-
-    assert chain(2, deadline=30).call(ask) == pytest.approx(20)
 
 
 async def test_a_hanging_chain_ends_and_leaves_no_task() -> None:
@@ -218,18 +203,6 @@ async def test_a_stream_that_falls_silent_is_interrupted() -> None:
     assert got == ["hel", "lo"]
     assert caught.value.partial == ("hel", "lo")
     assert caught.value.record.attempts[0].kind == "timeout"
-
-
-async def test_a_stream_that_keeps_speaking_is_not_cut() -> None:
-    """Neither limit ends a stream whose chunks come in time, however many there are."""
-
-    async def ask(_: Attempt) -> Any:
-        for _number in range(20):
-            await asyncio.sleep(0)
-            yield "a"
-
-    policy = chain(2, idle_timeout=5, first_token_timeout=5, deadline=5)
-    assert len([chunk async for chunk in policy.astream(ask)]) == 20
 
 
 @pytest.mark.parametrize(

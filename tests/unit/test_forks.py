@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from honcho_fallback import Cooldown, FallbackConfig, FallbackPolicy, RetryBudget, Target
+from honcho_fallback import Cooldown, FallbackPolicy, RetryBudget, Target
 from honcho_fallback.stores import CooldownReport, renew_after_fork
 from honcho_fallback.testing import StatusError
 from tests.helpers.forked import FORKS, in_child
@@ -127,22 +127,6 @@ def test_a_child_does_not_wait_for_its_parents_refresh() -> None:
     with at(gate, call):
         assert in_child(call) == "hello"
     assert call() == "hello"
-
-
-def test_a_child_of_a_busy_parent_makes_calls() -> None:
-    """All of it together, as in a worker that is forked after the parent has begun to work."""
-    gate = Gate()
-    config = FallbackConfig(cooldown=Cooldown(), retry_budget=RetryBudget(), wait=0)
-    chain = [Target("a", identity=slow("a", gate)), Target("b", identity="b")]
-    policy = FallbackPolicy(chain, config)
-
-    def ask(attempt: Any) -> str:
-        if attempt.target.name == "a":
-            raise StatusError(503)
-        return "hello"
-
-    with at(gate, lambda: policy.call(ask)):
-        assert in_child(lambda: policy.call(ask)) == "hello"
 
 
 def test_a_store_of_ones_own_can_have_the_same() -> None:

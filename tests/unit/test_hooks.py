@@ -110,10 +110,6 @@ async def test_a_call_that_is_cancelled_while_it_is_validated_is_cancelled() -> 
     assert (run.outcome, script.asked) == ("cancelled", ["primary"])
 
 
-def a_limit(_: BaseException) -> Failure:
-    return Failure.of(FailureKind.RATE_LIMIT)
-
-
 def breaks(*_: Any) -> Failure:
     raise ZeroDivisionError
 
@@ -136,13 +132,6 @@ def test_an_async_refine_is_refused_where_it_is_written(hook: Any) -> None:
         pair().call(ask_plainly, refine=hook)
 
 
-async def test_a_hook_that_breaks_is_passed_over(caplog: Any) -> None:
-    """An outage is no time to lose the provider's error, whoever classifies."""
-    script = repeating(primary=[StatusError(503)], fallback=["hello"])
-    assert await pair(refine=breaks).acall(script.aask) == "hello"
-    assert "refine raised ZeroDivisionError" in caplog.text
-
-
 @pytest.mark.parametrize(
     "refine",
     [
@@ -159,22 +148,28 @@ def test_a_kind_may_be_named_by_its_word(refine: Any) -> None:
     assert run.record.attempts[0].kind is FailureKind.RATE_LIMIT
 
 
+def changed(**change: Any) -> Any:
+    return lambda failure, _: failure._replace(**change)
+
+
 @pytest.mark.parametrize(
-    "change",
+    "refine",
     [
-        *({"kind": "nonsense"}, {"kind": ["rate_limit"]}, {"kind": None}, {"retry_after": "soon"}),
-        *({"scope": "planet"}, {"code": 5}, {"error": None}, {"transient": None}),
+        *(changed(kind="nonsense"), changed(kind=["rate_limit"]), changed(kind=None)),
+        *(changed(retry_after="soon"), changed(scope="planet"), changed(code=5)),
+        *(changed(error=None), changed(transient=None), lambda *_: None, breaks),
     ],
-    ids=str,
 )
-def test_what_is_no_failure_changes_nothing(change: dict[str, Any], caplog: Any) -> None:
-    """A slip in refine shows at the first outage, which is no time to lose a call."""
+@pytest.mark.parametrize("driver", ["call", "acall"])
+def test_what_is_no_failure_changes_nothing(driver: str, refine: Any, caplog: Any) -> None:
+    """A slip in refine shows at the first outage, which is no time to lose a provider's error."""
     script = repeating(primary=[StatusError(503)], fallback=["hello"])
-    policy = pair(refine=lambda failure, _: failure._replace(**change))
+    policy = pair(refine=refine)
     run = policy.start()
-    assert policy.call(script.ask, run=run) == "hello"
+    assert DRIVERS[driver](policy, script, run) == "hello"
     assert run.record.attempts[0].kind is FailureKind.OVERLOADED
-    assert "refine returned no Failure; it is passed over" in caplog.text
+    what = "raised ZeroDivisionError" if refine is breaks else "returned no Failure"
+    assert f"refine {what}; it is passed over" in caplog.text
 
 
 @pytest.mark.parametrize("driver", ["call", "stream"])
@@ -194,21 +189,20 @@ class LooksSync:
         return is_good("bad")
 
 
-def test_a_hook_that_turns_out_to_be_async_is_refused_as_well() -> None:
-    """A validator that accepts everything, because nobody awaited it, would be the worst."""
-    policy, script = pair(validate=LooksSync()), repeating(primary=["bad"], fallback=["no"])
-    run = policy.start()
-    with pytest.raises(FallbackConfigError, match="validate: it is async"):
-        policy.call(script.ask, run=run)
-    assert (script.asked, run.record.outcome) == ([P], "rejected")
+@pytest.mark.parametrize("validate", [LooksSync(), is_good])
+def test_a_hook_that_turns_out_to_be_async_is_refused_as_well(validate: Any) -> None:
+    """One that accepts everything, because nobody awaited it, would be the worst: the call ends.
 
-
-def test_a_loop_of_ones_own_is_told_that_a_validator_is_async() -> None:
-    """It cannot await it: the error says so, and the call is closed."""
-    run = pair(validate=is_good).start()
+    A loop of one's own cannot await it either.
+    """
+    run = pair(validate=validate).start()
     with pytest.raises(FallbackConfigError, match="validate: it is async"):
-        run.accept("good")
+        run.accept("bad")
     assert run.outcome == "rejected"
+    run = pair(validate=LooksSync()).start()
+    with pytest.raises(FallbackConfigError, match="validate: it is async"):
+        pair().call(ask_plainly, run=run)
+    assert (run.outcome, len(run.record.attempts)) == ("rejected", 1)
 
 
 @pytest.mark.parametrize(
@@ -250,7 +244,9 @@ def test_a_transient_kind_is_asked_again() -> None:
     assert policy.call(repeating(primary=[StatusError(400), "back"]).ask) == "back"
 
 
-@pytest.mark.parametrize("options", [{"agent": "x"}, {"timeout": 3}, {"turn": True}])
+@pytest.mark.parametrize(
+    "options", [{"agent": "x"}, {"timeout": 3}, {"turn": True}, {"unfit": {0: "x"}}]
+)
 def test_a_run_comes_alone(options: dict[str, Any]) -> None:
     """Options of a call that has begun already would be lost: where they go is said."""
     policy = pair()
@@ -404,7 +400,7 @@ class SyncStream:
     def __next__(self) -> str:
         return next(self.chunks)
 
-    def close(self) -> None:
+    def close(self) -> Any:
         self.closed = True
 
 
@@ -428,17 +424,10 @@ class AsyncStream:
         self.closed = True
 
 
-class BothWays(SyncStream):
+class BothWays(SyncStream, AsyncStream):
     """As LiteLLM's."""
 
-    def __aiter__(self) -> Any:
-        return self
-
-    async def __anext__(self) -> str:
-        chunk = next(self.chunks, None)
-        if chunk is None:
-            raise StopAsyncIteration
-        return chunk
+    close = SyncStream.close
 
 
 COMPLETION = {"choices": [{"message": {"content": "hello"}}], "model": "m", "object": "x"}
@@ -512,19 +501,13 @@ async def test_a_stream_for_both_ways_is_read_in_either() -> None:
     assert [one async for one in pair().astream(lambda _: BothWays())] == ["hel", "lo"]
 
 
-@pytest.mark.parametrize("verb", ["acall", "astream"])
-async def test_a_plain_function_may_fail_before_it_has_something_to_await(verb: str) -> None:
+@pytest.mark.parametrize(("verb", "asks"), [("acall", ask_async), ("astream", ask_chunks_async)])
+def test_a_plain_function_may_fail_before_it_has_something_to_await(verb: str, asks: Any) -> None:
     """It is no wrong verb yet: what it raises is a failure, and the next target is asked."""
-
-    async def chunks() -> Any:
-        yield "hello"
 
     def prepares(attempt: Attempt) -> Any:
         if attempt.target.name == P:
             raise StatusError(503)
-        return ask_async(attempt) if verb == "acall" else chunks()
+        return asks(attempt)
 
-    if verb == "acall":
-        assert await pair().acall(prepares) == "hello"
-    else:
-        assert [one async for one in pair().astream(prepares)] == ["hello"]
+    assert asked_by(verb, pair(), prepares) in ("hello", ["hello"])

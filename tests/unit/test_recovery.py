@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import pickle
 import ssl
 import threading
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -99,29 +99,15 @@ def test_a_403_about_credentials_counts_and_another_one_does_not() -> None:
 
 @pytest.mark.parametrize("status", [500, 429, 400])
 def test_other_failures_refresh_nothing(status: int) -> None:
-    """HRT-011: a 500 is no matter of credentials."""
-    key, run = Key(), with_key(Key()).start()
-    try:
-        run.fail(StatusError(status))
-    except StatusError:
-        assert status == 400
-    assert run.pending is None
-    assert key.generation == 0
-
-
-def test_without_a_credential_nothing_is_refreshed() -> None:
-    """HON-079, HRT-010: handling is unchanged where there is nothing to refresh."""
-    script = repeating(primary=[DENIED], fallback=["hello"])
-    FallbackPolicy([Target("primary"), Target("fallback")]).call(script.ask)
-    assert script.asked == ["primary", "fallback"]
-
-
-def test_a_refused_refreshed_credential_switches(clock: Clock) -> None:
-    """HRT-008, HRT-009, hermes#53919: one refresh, then the fallback; never a loop of them."""
+    """HRT-011: a 500 is no matter of credentials. HON-079, HRT-010: without one nothing is."""
     key = Key()
-    script = repeating(primary=[DENIED], fallback=["hello"])
-    assert with_key(key).call(script.ask) == "hello"
-    assert (script.asked, key.generation) == (["primary", "primary", "fallback"], 1)
+    run = with_key(key).start()
+    with pytest.raises(StatusError) if status == 400 else nullcontext():
+        run.fail(StatusError(status))
+    assert (run.pending, key.generation) == (None, 0)
+    plain = with_key(None).start()
+    assert plain.fail(DENIED).target.name == "fallback"
+    assert plain.pending is None
 
 
 class OddKey(Key):
@@ -160,12 +146,16 @@ def test_a_refresh_that_fails_on_the_only_target_brings_its_own_error_out() -> N
 
 
 def test_each_target_has_its_own_refresh() -> None:
-    """HRT-001, HRT-003: guards are new on the next target, and in the next call."""
+    """HRT-001, HRT-003, HRT-008, HRT-009, hermes#53919: one each and per call, never a loop."""
     keys = [Key(), Key()]
     chain = [Target("primary", credential=keys[0]), Target("fallback", credential=keys[1])]
-    policy = FallbackPolicy(chain, FallbackConfig(wait=0))
+    policy = FallbackPolicy(chain, FallbackConfig(wait=0, max_attempts=2))
     script = repeating(primary=[DENIED], fallback=[DENIED, "hello", DENIED, "again"])
-    assert policy.call(script.ask) == "hello"
+    run = policy.start()
+    assert policy.call(script.ask, run=run) == "hello"
+    # HRC-066: each recovery is on top of the two attempts.
+    assert script.asked == ["primary", "primary", "fallback", "fallback"]
+    assert [attempt.number for attempt in run.record.attempts] == [1, 2, 3, 4]
     assert policy.call(script.ask) == "again"
     assert [key.generation for key in keys] == [2, 2]
 
@@ -295,68 +285,54 @@ async def test_a_refresh_that_fails_fails_for_all_who_waited(kind: type[BrokenKe
     assert (key.tries, refused["primary"]) == (1, 10)
 
 
-def test_a_refresh_that_failed_used_up_no_attempt() -> None:
-    """HRC-066: the request that was meant to follow is not made, and no other in its place."""
-    policy = with_key(Key(works=False), max_attempts=2)
-    script = repeating(primary=[DENIED], fallback=[DOWN])
+@pytest.mark.parametrize("broken", [0, 1])
+def test_a_refresh_that_failed_used_up_no_attempt(broken: int) -> None:
+    """HRC-066: the request that was meant to follow is not made, and no other in its place.
+
+    What failed before stands in the record as it was.
+    """
+    chain = [
+        Target(name, credential=Key(works=False) if n == broken else None)
+        for n, name in enumerate(("primary", "fallback"))
+    ]
+    policy = FallbackPolicy(chain, wait=0, max_attempts=2)
+    errors = [DENIED, DOWN] if broken == 0 else [DOWN, DENIED]
+    script = repeating(primary=errors[:1], fallback=errors[1:])
     run = policy.start()
     with pytest.raises(FallbackExhausted):
         policy.call(script.ask, run=run)
-    assert script.asked == ["primary", "fallback"]
-    assert [attempt.number for attempt in run.record.attempts] == [1, 2]
-    notes = [attempt.note for attempt in run.record.attempts]
-    assert notes == ["its refresh failed: OSError", None]
+    attempts = [(one.target, one.number, one.note) for one in run.record.attempts]
+    notes = [None, None]
+    notes[broken] = "its refresh failed: OSError"
+    assert attempts == [("primary", 1, notes[0]), ("fallback", 2, notes[1])]
 
 
-def test_the_second_failure_of_a_target_keeps_the_note_of_its_refresh() -> None:
-    """What failed before the failed refresh stands in the record as it was."""
-    chain = [Target("primary"), Target("fallback", credential=Key(works=False))]
-    policy = FallbackPolicy(chain, wait=0)
-    run = policy.start()
-    with pytest.raises(FallbackExhausted):
-        policy.call(repeating(primary=[DOWN], fallback=[DENIED]).ask, run=run)
-    notes = [(attempt.target, attempt.note) for attempt in run.record.attempts]
-    assert notes == [("primary", None), ("fallback", "its refresh failed: OSError")]
+def test_a_credential_is_known_for_as_long_as_it_lives() -> None:
+    """By object: what is gone leaves nothing to the next at its place; what has slots is kept."""
+    key = Key()
+    refresh_of(key).generation = 7
+    place = id(key)
+    assert place in _REFRESHES
+    del key
+    assert place not in _REFRESHES
 
+    class SlottedKey:
+        __slots__ = ("refreshed",)
 
-def test_recoveries_of_two_targets_are_both_extra() -> None:
-    """HRC-066: with two attempts each target is refreshed and asked again."""
-    chain = [Target("primary", credential=Key()), Target("fallback", credential=Key())]
-    script = repeating(primary=[DENIED], fallback=[DENIED, "hello"])
-    policy = FallbackPolicy(chain, wait=0, max_attempts=2)
-    run = policy.start()
-    assert policy.call(script.ask, run=run) == "hello"
-    assert script.asked == ["primary", "primary", "fallback", "fallback"]
-    assert [attempt.number for attempt in run.record.attempts] == [1, 2, 3, 4]
+        def __init__(self) -> None:
+            self.refreshed = 0
 
+        def get(self) -> int:
+            return self.refreshed
 
-class SlottedKey:
-    """A credential that no weak reference can point to."""
+        def refresh(self) -> None:
+            self.refreshed += 1
 
-    __slots__ = ("refreshed",)
-
-    def __init__(self) -> None:
-        self.refreshed = 0
-
-    def get(self) -> int:
-        return self.refreshed
-
-    def refresh(self) -> None:
-        self.refreshed += 1
-
-
-def test_each_credential_has_its_own_shared_refresh_for_as_long_as_it_lives() -> None:
-    """By object, not by equality; what is gone leaves nothing behind, what has slots is kept."""
-    one, two, slotted = Key(), Key(), SlottedKey()
-    assert refresh_of(one) is refresh_of(one) is not refresh_of(two)
-    assert refresh_of(slotted) is refresh_of(slotted)
-    assert (key := id(one)) in _REFRESHES
-    del one
-    gc.collect()
-    assert key not in _REFRESHES
+    slotted = SlottedKey()
     policy = FallbackPolicy([Target("primary", credential=slotted)], wait=0)
-    assert policy.call(repeating(primary=[DENIED, "hello"]).ask) == "hello"
-    assert slotted.refreshed == 1
+    for count in (1, 2):
+        assert policy.call(repeating(primary=[DENIED, "hello"]).ask) == "hello"
+        assert slotted.refreshed == count
 
 
 # Transport recovery
@@ -469,34 +445,27 @@ def test_a_rebuild_that_fails_is_no_recovery(clock: Clock, rebuild: Any, why: st
     assert run.record.attempts[0].note == f"its rebuild failed: {why}"
 
 
-@pytest.mark.parametrize("rebuild", [None, lambda _: None, lambda _: "client"])
+async def rebuilds_slowly(_: Any) -> str:
+    await asyncio.sleep(0)
+    return "client"
+
+
+@pytest.mark.parametrize("rebuild", [None, lambda _: None, lambda _: "client", rebuilds_slowly])
 async def test_a_task_recovers_with_any_rebuild(clock: Clock, rebuild: Any) -> None:
-    """None at all, one that returns nothing, one that returns a client: each gives one chance."""
+    """None at all, one that returns nothing or a client, in a thread or in a task: one chance."""
     policy, script = recovering(rebuild), repeating(primary=[TimeoutError(), "hello"])
     assert await policy.acall(script.aask) == "hello"
-    assert script.requests[1].attempt.target.client == (rebuild and rebuild(None))
-
-
-async def test_a_rebuild_may_be_async() -> None:
-    """An async client is rebuilt where its loop runs."""
-    rebuilt: list[str] = []
-
-    async def rebuild(target: Target) -> None:
-        await asyncio.sleep(0)
-        rebuilt.append(target.name)
-
-    run = recovering(rebuild).start()
-    run.fail(TimeoutError())
-    policy = recovering(rebuild)
-    assert (await policy.aperform(run)).target.name == "primary"
-    assert rebuilt == ["primary"]
+    client = rebuild and rebuild(None)
+    if rebuild is rebuilds_slowly:
+        client = await client
+    assert script.requests[1].attempt.target.client == client
 
 
 # The retry budget
 
 
 def test_a_budget_refuses_repeats_and_the_record_says_why(clock: Clock) -> None:
-    """Past the budget a call ends with the errors it has."""
+    """Past the budget a call ends with the errors it has; a quiet service may repeat."""
     budget = RetryBudget(ratio=0.0, min_per_second=0.1, window=10)
     policy = FallbackPolicy([Target("only")], FallbackConfig(wait=0, retry_budget=budget))
     run = policy.start()
@@ -511,13 +480,21 @@ def test_a_budget_refuses_repeats_and_the_record_says_why(clock: Clock) -> None:
 
 
 def test_a_switch_is_no_repeat(clock: Clock) -> None:
-    """With no budget at all the fallback is asked, and switch_after is passed over."""
+    """With no budget at all the fallback is asked, and switch_after is passed over.
+
+    A limit that a switch went past is none of the call's: that nobody answered has other reasons.
+    """
     budget = RetryBudget(ratio=0.0, min_per_second=0.0)
     chain = [Target("primary"), Target("fallback")]
     config = FallbackConfig(wait=0, retry_budget=budget, switch_after=3)
-    script = repeating(primary=[DOWN], fallback=["hello"])
-    assert FallbackPolicy(chain, config).call(script.ask) == "hello"
-    assert script.asked == ["primary", "fallback"]
+    policy = FallbackPolicy(chain, config)
+    script = repeating(primary=[DOWN], fallback=["hello", StatusError(400)])
+    assert policy.call(script.ask) == "hello"
+    run = policy.start()
+    with pytest.raises(FallbackExhausted):
+        policy.call(script.ask, run=run)
+    assert script.asked == ["primary", "fallback"] * 2
+    assert (run.record.limit, run.record.why) == (None, None)
 
 
 @pytest.mark.parametrize("length", [1, 2, 3])
@@ -539,13 +516,6 @@ def test_an_outage_multiplies_the_load_by_at_most_1_1(clock: Clock, length: int)
     assert min(seen.values()) >= calls
     if length == 1:
         assert seen["t0"] > 1.05 * calls  # what is allowed is used
-
-
-def test_a_quiet_service_may_repeat(clock: Clock) -> None:
-    """min_per_second lets a single call recover by itself."""
-    config = FallbackConfig(wait=0, retry_budget=RetryBudget())
-    script = repeating(only=[DOWN, DOWN, "hello"])
-    assert FallbackPolicy([Target("only")], config).call(script.ask) == "hello"
 
 
 def test_a_budget_forgets_what_has_left_its_window() -> None:
@@ -593,17 +563,3 @@ def test_neither_turn_nor_cooldown_degrade_it(clock: Clock) -> None:
         script = repeating(primary=["judged"])
         assert policy.call(script.ask, must_not_degrade=True) == "judged"
         assert turn.position == 1
-
-
-def test_a_limit_that_a_switch_went_past_is_no_limit_of_the_call() -> None:
-    """The budget forbade to ask the first target again; that nobody answered has other reasons."""
-    budget = RetryBudget(ratio=0, min_per_second=0)
-    policy = FallbackPolicy(
-        [Target("first"), Target("last")], retry_budget=budget, switch_after=2, max_attempts=2
-    )
-    run = policy.start()
-    dead: dict[str, Any] = {"first": [StatusError(503)], "last": [StatusError(400)]}
-    with pytest.raises(FallbackExhausted):
-        policy.call(repeating(**dead).ask, run=run)
-    assert [one.target for one in run.record.attempts] == ["first", "last"]
-    assert (run.record.limit, run.record.why) == (None, None)

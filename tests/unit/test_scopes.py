@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import threading
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +29,11 @@ from tests.helpers.scripted import DRIVERS, repeating
 if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer
 
-    from honcho_fallback import Attempt, Failure
+    from honcho_fallback import Failure
     from honcho_fallback.testing import Clock
 
 DEAD_KEY, EMPTY = StatusError(401), StatusError(402)
 BUSY, GONE = StatusError(429, code="rate_limit_exceeded"), ConnectionRefusedError(111, "refused")
-MESSAGES: Any = [{"role": "user", "content": "hello"}]
 
 
 def target(name: str, host: str = "one.example", key: str = "a", **more: Any) -> Target:
@@ -132,42 +130,6 @@ def test_who_shares_what_failed_rests(clock: Clock, driver: str, case: str) -> N
     assert beside.attempt.target.name == free  # one probe for all who share it
     probe.succeed()
     assert sharing.start().attempt.target.name == "newcomer"
-
-
-def test_a_host_that_is_not_there_is_asked_once() -> None:
-    """Two models at a port that nobody listens on, by a real SDK: one refused connection."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        url = f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
-        client = openai.OpenAI(base_url=url, api_key="k", max_retries=0)
-        aclient = openai.AsyncOpenAI(base_url=url, api_key="k", max_retries=0)
-        policy = FallbackPolicy(
-            [
-                Target("one", endpoint=url, client=client),
-                Target("two", endpoint=url.replace("/v1", "/other"), client=client),
-                Target("elsewhere"),
-            ]
-        )
-        asked: list[str] = []
-
-        def ask(attempt: Attempt) -> Any:
-            asked.append(attempt.target.name)
-            if attempt.target.client is None:
-                return "hello"
-            return client.chat.completions.create(model="m", messages=MESSAGES)
-
-        async def aask(attempt: Attempt) -> Any:
-            asked.append(attempt.target.name)
-            if attempt.target.client is None:
-                return "hello"
-            return await aclient.chat.completions.create(model="m", messages=MESSAGES)
-
-        run = policy.start()
-        assert policy.call(ask, run=run) == "hello"
-        assert asyncio.run(policy.acall(aask)) == "hello"
-    assert asked == ["one", "elsewhere"] * 2
-    assert run.record.attempts[0].reached == "no"
-    assert run.record.untried == (("two", "it has the same host as one"),)
 
 
 def test_where_all_share_what_failed_the_call_ends_or_waits() -> None:
@@ -280,14 +242,6 @@ def test_a_probe_needs_all_that_rests(clock: Clock) -> None:
     assert elsewhere.start().attempt.target.name == "sibling"
 
 
-def test_a_kind_that_was_corrected_has_its_own_scope() -> None:
-    """refine that only names another kind means all of it."""
-    kind = FailureKind.AUTHENTICATION
-    config: dict[str, Any] = {"refine": lambda failure, _: failure._replace(kind=kind)}
-    script = repeating(primary=[BUSY], sibling=["never"], colleague=["hello"], stranger=["no"])
-    assert policy_of(**config).call(script.ask) == "hello"
-
-
 def limited(message: str, status: int = 429, wait: str = "20000", **fields: Any) -> Exception:
     """Raise what OpenAI's SDK raises for a limit or a key, in the form that gateways copy."""
     error = {"message": message, "type": None, "param": None, "code": None, **fields}
@@ -330,18 +284,18 @@ OF_THE_KEY = [
 ]
 
 
-@pytest.mark.parametrize("error", OF_ONE_MODEL, ids=str)
-def test_what_is_one_models_leaves_its_siblings(error: Exception) -> None:
-    """A daily limit of one model, and a key that only lacks one, say nothing of the others."""
-    script = repeating(primary=[error], sibling=["hello"])
-    assert policy_of(*CHAIN[:2]).call(script.ask) == "hello"
+@pytest.mark.parametrize(
+    ("error", "answers"),
+    [(one, "sibling") for one in OF_ONE_MODEL] + [(one, "colleague") for one in OF_THE_KEY],
+    ids=str,
+)
+def test_whose_a_limit_or_a_refusal_is(error: Exception, answers: str) -> None:
+    """A day's limit of one model, or a key that only lacks one, says nothing of its siblings.
 
-
-@pytest.mark.parametrize("error", OF_THE_KEY, ids=str)
-def test_what_is_the_keys_passes_its_siblings_over(error: Exception) -> None:
-    """An account's limit names no model, or all of them."""
-    script = repeating(primary=[error], sibling=["never"], colleague=["hello"])
-    assert policy_of(*CHAIN[:3]).call(script.ask) == "hello"
+    An account's limit names no model, or all of them: whoever is asked with its key is left.
+    """
+    script = repeating(primary=[error], sibling=["sibling"], colleague=["colleague"])
+    assert policy_of(*CHAIN[:3]).call(script.ask) == answers
 
 
 async def _in_aiohttp(url: str) -> None:
@@ -400,9 +354,14 @@ def test_a_pool_of_ones_own_says_nothing_of_the_host(httpserver: HTTPServer, ask
     assert policy.start().attempt.target.name == "primary"
 
 
-def test_a_new_name_keeps_a_scope_that_is_a_fact() -> None:
-    """A host that is not there stays the scope, whatever refine calls its failure."""
-    kind = FailureKind.OVERLOADED
-    policy = policy_of(refine=lambda failure, _: failure._replace(kind=kind))
-    script = repeating(primary=[GONE], sibling=["never"], colleague=["never"], stranger=["hello"])
-    assert policy.call(script.ask) == "hello"
+@pytest.mark.parametrize(
+    ("error", "kind", "answers"),
+    [(BUSY, "authentication", "colleague"), (GONE, "overloaded", "stranger")],
+)
+def test_a_new_name_brings_its_scope_but_keeps_a_fact(
+    error: Exception, kind: str, answers: str
+) -> None:
+    """refine that only names another kind means all of it; a host that is not there stays one."""
+    policy = policy_of(refine=lambda one, _: one._replace(kind=FailureKind(kind)))
+    script = repeating(**{one.name: [one.name] for one in CHAIN[1:]} | {"primary": [error]})
+    assert policy.call(script.ask) == answers

@@ -15,7 +15,7 @@ from honcho_fallback import (
     FallbackPolicy,
     Target,
 )
-from honcho_fallback.testing import Scripted, StatusError
+from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
@@ -77,8 +77,6 @@ def test_every_verb_takes_it_as_an_option_of_the_call() -> None:
 
     answers = [policy.call(script.ask, unfit=unfit), *policy.stream(script.stream, unfit=unfit)]
     assert answers + asyncio.run(tasks()) == ["hello"] * 4
-    with pytest.raises(FallbackConfigError, match="run: it came with options for the call"):
-        policy.call(script.ask, run=policy.start(), unfit=unfit)
 
 
 def test_what_is_passed_in_is_copied_and_may_be_empty() -> None:
@@ -195,12 +193,3 @@ def test_no_time_is_kept_for_who_does_not_fit(clock: Clock) -> None:
         policy.start(unfit=unfit).attempt.timeout for unfit in (None, {1: "x"}, {1: "x", 2: "x"})
     ]
     assert limits == pytest.approx([10.0, 20.0, 30.0])
-
-
-def test_time_passes_for_those_that_are_asked_only(scripted: Scripted) -> None:
-    """A wait, a repeat and a record know nothing of a target that was never in question."""
-    script = scripted({"primary": [], "second": [DOWN, "hello"], "third": []})
-    policy = FallbackPolicy(script.targets, wait=2.0)
-    run = policy.start(unfit={0: BLIND, 2: BLIND})
-    assert policy.call(script.ask, run=run) == "hello"
-    assert [one.wait for one in run.record.attempts] == [0.0, 2.0]
