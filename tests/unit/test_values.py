@@ -253,6 +253,28 @@ def test_options_may_be_given_to_the_policy() -> None:
     assert (both.config.timeout, both.config.max_attempts, config.timeout) == (3, 2, 9)
 
 
+def test_identity_is_all_that_is_known_and_unknown_is_never_equal() -> None:
+    """HRC-014: provider, model, endpoint and key tell targets apart; a gap proves nothing."""
+
+    def identity(**fields: Any) -> str:
+        known: dict[str, Any] = {"provider": "openai", "endpoint": "https://x/v1"}
+        return Target("m", **{**known, "credential": ApiKey("a"), **fields}).identity
+
+    assert identity() == identity()
+    assert identity() == identity(provider="OpenAI", endpoint="https://x/v1/")
+    different = [
+        identity(),
+        identity(provider="other"),
+        identity(endpoint="https://y/v1"),
+        identity(credential=ApiKey("b")),
+        *(identity(provider=None) for _ in range(2)),
+        *(identity(endpoint=None) for _ in range(2)),
+        *(identity(credential=None) for _ in range(2)),
+        *(identity(credential=Key()) for _ in range(2)),
+    ]
+    assert len({*different}) == len(different)
+
+
 def test_a_replaced_target_is_another_one() -> None:
     """dataclasses.replace does not carry a computed identity over to another model or name."""
     target = Target("m", provider="p")
