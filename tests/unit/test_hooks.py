@@ -345,34 +345,6 @@ async def ask_chunks_async(_: Attempt) -> Any:
     yield "hello"
 
 
-@pytest.mark.parametrize(
-    ("verb", "ask", "fits"),
-    [
-        ("call", ask_async, "policy.acall"),
-        ("call", ask_chunks, "policy.stream"),
-        ("call", ask_chunks_async, "policy.astream"),
-        ("acall", ask_plainly, "policy.call"),
-        ("acall", ask_chunks, "policy.stream"),
-        ("acall", ask_chunks_async, "policy.astream"),
-        ("stream", ask_async, "policy.astream"),
-        ("stream", ask_chunks_async, "policy.astream"),
-        ("astream", ask_plainly, "policy.stream"),
-        ("astream", ask_chunks, "policy.stream"),
-    ],
-)
-def test_the_wrong_verb_is_refused_with_the_right_one(verb: str, ask: Any, fits: str) -> None:
-    """A coroutine recorded as a success is a failure that nobody sees; under every preset."""
-    config = FallbackConfig(fallback_on={*FailureKind} - {FailureKind.CANCELLED}, wait=0)
-    policy = FallbackPolicy([Target(P), Target(F)], config)
-    run = policy.start()
-
-    with pytest.raises(FallbackConfigError, match=rf"ask: it returned .*; use {fits} ") as caught:
-        asked_by(verb, policy, ask, run=run)
-    assert f"to policy.{verb};" in str(caught.value)
-    assert run.record.outcome == "rejected"
-    assert len(run.record.attempts) == 1
-
-
 class Fields(BaseModel):
     """An answer as the SDKs make them: iterating over it gives its fields."""
 
@@ -433,37 +405,62 @@ class BothWays(SyncStream, AsyncStream):
 COMPLETION = {"choices": [{"message": {"content": "hello"}}], "model": "m", "object": "x"}
 
 
+def gives(make: Any) -> Any:
+    return lambda _: make()
+
+
+def gives_in_task(make: Any) -> Any:
+    async def ask(_: Attempt) -> Any:
+        return make()
+
+    return ask
+
+
 @pytest.mark.parametrize(
-    ("verb", "make", "fits"),
+    ("verb", "asks", "fits"),
     [
-        ("stream", Fields, "call"),
-        ("stream", lambda: dict(COMPLETION), "call"),
-        ("astream", Fields, "acall"),
-        ("call", SyncStream, "stream"),
-        ("call", BothWays, "stream"),
-        ("call", AsyncStream, "astream"),
-        ("acall", SyncStream, "stream"),
-        ("acall", BothWays, "astream"),
-        ("acall", AsyncStream, "astream"),
-        ("stream", AsyncStream, "astream"),
+        ("call", ask_async, "acall"),
+        ("call", ask_chunks, "stream"),
+        ("call", ask_chunks_async, "astream"),
+        ("acall", ask_plainly, "call"),
+        ("acall", ask_chunks, "stream"),
+        ("acall", ask_chunks_async, "astream"),
+        ("stream", ask_async, "astream"),
+        ("stream", ask_chunks_async, "astream"),
+        ("astream", ask_plainly, "stream"),
+        ("astream", ask_chunks, "stream"),
+        # Whole answers and the SDKs' streams: fields are no chunks.
+        ("stream", gives(Fields), "call"),
+        ("stream", gives(lambda: dict(COMPLETION)), "call"),
+        ("astream", gives_in_task(Fields), "acall"),
+        ("call", gives(SyncStream), "stream"),
+        ("call", gives(BothWays), "stream"),
+        ("call", gives(AsyncStream), "astream"),
+        ("acall", gives_in_task(SyncStream), "stream"),
+        ("acall", gives_in_task(BothWays), "astream"),
+        ("acall", gives_in_task(AsyncStream), "astream"),
+        ("stream", gives(AsyncStream), "astream"),
     ],
 )
-def test_whole_answers_and_streams_have_verbs_of_their_own(
-    verb: str, make: Any, fits: str
-) -> None:
-    """Fields are no chunks, and a stream that nobody has read is no answer: no success, both."""
-    policy, answer = pair(), make()
-    run = policy.start()
-
-    async def ask(_: Attempt) -> Any:
-        return answer
-
-    asks: Any = (lambda _: answer) if verb in {"call", "stream"} else ask
-    with pytest.raises(FallbackConfigError, match=rf"to policy\.{verb}; use policy\.{fits} "):
+def test_the_wrong_verb_is_refused_with_the_right_one(verb: str, asks: Any, fits: str) -> None:
+    """What nobody has read, recorded as a success, is a failure that nobody sees."""
+    run = (policy := pair(fallback_on={*FailureKind} - {FailureKind.CANCELLED})).start()
+    message = rf"ask: it returned .* to policy\.{verb}; use policy\.{fits} "
+    with pytest.raises(FallbackConfigError, match=message):
         asked_by(verb, policy, asks, run=run)
     assert (run.outcome, len(run.record.attempts)) == ("rejected", 1)
-    if verb == "acall" or (verb == "call" and isinstance(answer, SyncStream)):
-        assert answer.closed
+
+
+@pytest.mark.parametrize(
+    ("verb", "kind"),
+    [("call", SyncStream), ("call", BothWays), ("acall", SyncStream), ("acall", AsyncStream)],
+)
+def test_a_stream_that_was_no_answer_is_closed(verb: str, kind: Any) -> None:
+    """Its connection goes back, in the way that its verb can."""
+    made, wrapped = kind(), gives if verb == "call" else gives_in_task
+    with pytest.raises(FallbackConfigError):
+        asked_by(verb, pair(), wrapped(lambda: made))
+    assert made.closed
 
 
 @pytest.mark.parametrize(
@@ -476,12 +473,8 @@ def test_whole_answers_and_streams_have_verbs_of_their_own(
 )
 async def test_any_answer_that_can_be_used_is_one(answer: Any) -> None:
     """Values, containers, models, files and plain iterators: doubt lets an answer pass."""
-
-    async def ask(_: Attempt) -> Any:
-        return answer
-
-    assert pair().call(lambda _: answer) is answer
-    assert await pair().acall(ask) is answer
+    assert pair().call(gives(lambda: answer)) is answer
+    assert await pair().acall(gives_in_task(lambda: answer)) is answer
 
 
 @pytest.mark.parametrize(

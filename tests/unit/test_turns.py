@@ -34,23 +34,21 @@ def pair(reset: Any) -> FallbackPolicy:
     )
 
 
-def test_each_iteration_starts_on_the_primary() -> None:
-    """HON-014, HON-015: with reset="iteration" nothing is remembered, inside a turn or not."""
-    policy, script = pair("iteration"), repeating(primary=[DOWN], fallback=["hello"])
-    with policy.turn():
-        for _ in range(3):
-            policy.call(script.ask)
-    assert script.asked == ["primary", "fallback"] * 3
-
-
-def test_a_turn_stays_where_it_works_and_the_next_one_starts_on_the_primary() -> None:
-    """HRS-010: a switch holds for its turn, a new turn has the whole chain."""
-    policy, script = pair("turn"), repeating(primary=[DOWN], fallback=["hello"])
+@pytest.mark.parametrize(
+    ("reset", "asked"),
+    [
+        ("iteration", ["primary", "fallback"] * 3),
+        ("turn", ["primary", "fallback", "fallback", "fallback"]),
+    ],
+)
+def test_a_switch_lasts_for_its_iteration_or_its_turn(reset: str, asked: list[str]) -> None:
+    """HON-014, HON-015, HRS-010: whatever it is, the next turn has the whole chain again."""
+    policy, script = pair(reset), repeating(primary=[DOWN], fallback=["hello"])
     for _ in range(2):
         with policy.turn():
             for _ in range(3):
                 policy.call(script.ask)
-    assert script.asked == ["primary", "fallback", "fallback", "fallback"] * 2
+    assert script.asked == asked * 2
 
 
 def test_a_turn_that_exhausted_the_chain_leaves_the_next_one_whole() -> None:
@@ -137,19 +135,20 @@ def test_a_turn_may_end_in_a_foreign_context(has_turn: bool) -> None:
     assert contextvars.Context().run(close) == has_turn
 
 
-async def test_a_task_that_outlives_its_turn_starts_on_the_primary() -> None:
-    """A turn that has ended is over also where a task still carries it in its context."""
+async def test_who_outlives_a_turn_starts_on_the_primary() -> None:
+    """A turn that has ended is over also where a task carries it, or a worker was handed it."""
     policy, over = pair("turn"), asyncio.Event()
 
     async def straggle() -> int:
         await over.wait()
         return policy.start().attempt.position
 
-    with policy.turn():
+    with policy.turn() as turn:
         policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
         task = asyncio.create_task(straggle())
     over.set()
     assert await task == 0
+    assert policy.start(turn=turn).attempt.position == 0
 
 
 def test_a_slower_call_does_not_move_its_turn_back() -> None:
@@ -218,16 +217,6 @@ def test_failed_never_overwrites_cancelled() -> None:
         turn.end("cancelled")
         raise ValueError("late")
     assert turn.outcome == "cancelled"
-
-
-def test_a_turn_that_was_handed_on_and_is_over_starts_on_the_primary() -> None:
-    """A worker that is late neither follows a turn that ended nor moves it."""
-    policy = pair("turn")
-    with policy.turn() as turn:
-        policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
-    script = repeating(primary=[DOWN], fallback=["hello"])
-    policy.call(script.ask, turn=turn)
-    assert script.asked == ["primary", "fallback"]
 
 
 def test_a_turn_lasts_over_an_interrupt_and_its_resumption() -> None:
