@@ -253,11 +253,7 @@ class FallbackConfig(BaseModel):
         return kinds
 
     def replace(self, **options: Unpack[ConfigOptions]) -> Self:
-        """Return a copy with other options, validated as at construction.
-
-        Args:
-            **options: As for the constructor.
-        """
+        """Return a copy with other options, named and validated as at construction."""
         fields, given = type(self).model_fields, self.model_fields_set
         kept: Any = {fields[name].alias or name: getattr(self, name) for name in given}
         return type(self)(**(kept | options))

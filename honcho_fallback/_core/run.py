@@ -96,7 +96,11 @@ async def _refuse_to_wait(verdict: object) -> NoReturn:
 
 
 class FallbackRun:
-    """Drive one logical call; made by ``policy.start()``, used once, by one call."""
+    """Drive one logical call; made by ``policy.start()``, used once, by one call.
+
+    ``now`` is always the time on the clock's scale; without it the clock is asked. A step after
+    the end of the call raises RuntimeError, but for ``cancel`` and ``resume``.
+    """
 
     __slots__ = ("_begun", "_call", "_observers", "_runtime")
 
@@ -141,11 +145,7 @@ class FallbackRun:
 
     @property
     def attempt(self) -> Attempt:
-        """Return what to do now; the first look takes the attempt, and a probe if it is one.
-
-        Raises:
-            RuntimeError: The call is over.
-        """
+        """Return what to do now; the first look takes the attempt, and a probe if it is one."""
         if self._call.outcome != "running" or not self._begun:
             self._require_running("attempt")
         return self._call.attempt
@@ -203,7 +203,6 @@ class FallbackRun:
             answer: What ``ask`` returned; of a stream that has ended, the tuple of its chunks.
             usage: What it cost; read from the answer where it is left out.
             stream: Whether the answer is a stream's chunks.
-            now: The time on the clock's scale.
 
         Returns:
             None when the call is over, otherwise the next attempt.
@@ -233,10 +232,6 @@ class FallbackRun:
 
         Args:
             usage: What it cost, in whatever form the caller likes; shown in the record.
-            now: The time on the clock's scale.
-
-        Raises:
-            RuntimeError: The call is over.
         """
         self._require_running("succeed")
         if usage is not None:
@@ -253,10 +248,6 @@ class FallbackRun:
                 nothing had been handed out; with ``"continue"`` a target may go on with it.
             partial: Where the caller keeps what it hands out; StreamInterrupted carries what it
                 holds by then, unless ``fail`` is given chunks.
-            now: The time on the clock's scale.
-
-        Raises:
-            RuntimeError: The call is over.
         """
         self._require_running("commit")
         if self._call.content_at is None:
@@ -279,7 +270,6 @@ class FallbackRun:
             error: What was raised.
             failure: What it means, where the caller knows; default: what the policy makes of it.
             partial: The chunks of a stream that came, in order; handed out or not.
-            now: The time on the clock's scale.
 
         Returns:
             The next attempt; wait ``attempt.wait`` seconds before it.
@@ -288,7 +278,6 @@ class FallbackRun:
             FallbackExhausted: Every target that could be asked failed.
             StreamInterrupted: Content had been handed out.
             DeadlineExceeded: More could have been asked, but time ran out.
-            RuntimeError: The call was over before.
             BaseException: The error itself where it ends the call: a cancellation, a failure that
                 no other target could help with, or any with a single target.
         """
@@ -321,7 +310,6 @@ class FallbackRun:
         Args:
             outcome: ``cancelled`` by its caller, or ``abandoned`` by a stream's reader.
             partial: The chunks that were handed out, in order.
-            now: The time on the clock's scale.
         """
         if self._call.outcome == "running":
             if partial:
@@ -335,7 +323,6 @@ class FallbackRun:
 
         Args:
             result: What it returned: the new client, where a rebuild made one.
-            now: The time on the clock's scale.
         """
         call = self._call
         action, call.pending = call.pending, None
