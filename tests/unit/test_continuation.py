@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from honcho_fallback import (
     FallbackConfig,
@@ -19,8 +16,8 @@ from honcho_fallback import (
 )
 from honcho_fallback._classify._answers import plain_text
 from honcho_fallback._classify._content import without_start
-from honcho_fallback._core.drivers import repeated
 from honcho_fallback.testing import Clock, StatusError
+from tests.helpers.scripted import asked_by
 from tests.helpers.wire import part
 
 if TYPE_CHECKING:
@@ -87,14 +84,9 @@ def read(policy: FallbackPolicy, models: Models, driver: str = "stream", **optio
 
 
 def chunks_of(policy: FallbackPolicy, models: Models, driver: str, **options: Any) -> list[Any]:
-    options = {"partial": "continue", **options}
-    if driver == "stream":
-        return [*policy.stream(models.stream, **options)]
-
-    async def collect() -> list[Any]:
-        return [one async for one in policy.astream(models.astream, **options)]
-
-    return asyncio.run(collect())
+    ask = models.stream if driver == "stream" else models.astream
+    chunks: list[Any] = asked_by(driver, policy, ask, **{"partial": "continue", **options})
+    return chunks
 
 
 def text_of(chunk: Any) -> str:
@@ -152,15 +144,6 @@ def test_what_comes_twice_is_dropped(driver: str, answer: Any) -> None:
     assert read(policy_of(), models, driver) == TEXT
 
 
-@DRIVERS
-def test_white_space_at_the_seam_comes_once(driver: str) -> None:
-    """A provider may refuse a beginning that ends with some, so that it is not sent."""
-    models = Models(primary=[broken(22)], able=[goes_on])
-    assert TEXT[21] == " "
-    assert read(policy_of(), models, driver) == TEXT
-    assert models.asked[1] == ("able", TEXT[:21])
-
-
 def test_a_table_keeps_its_cells() -> None:
     """What repeats itself may be meant so: nothing of it is dropped."""
     row = "| --- | --- | --- | --- "
@@ -201,23 +184,37 @@ def test_who_fails_before_a_word_is_followed_by_the_next(driver: str) -> None:
         broken(10, StatusError(503)),  # what may come twice is held back
     ],
 )
-def test_where_nobody_goes_on_the_reader_hears_of_the_cut(driver: str, answer: Any) -> None:
-    """Not of the refusal: the error is that of the first, with all that was handed out."""
-    policy, models = policy_of(), Models(primary=[broken(30)], able=[answer])
+@pytest.mark.parametrize("cut", [broken(30), said(TEXT[:30], end=False)])
+def test_where_nobody_goes_on_the_reader_hears_of_the_cut(
+    driver: str, answer: Any, cut: list[Any]
+) -> None:
+    """Not of the refusal: the error is that of the first, with all that was handed out.
+
+    Also behind a gateway, where a cut is a clean end.
+    """
+    policy, models = policy_of(), Models(primary=[cut], able=[answer])
     run = policy.start()
-    with pytest.raises(StreamInterrupted, match=r"primary broke off .*, and nobody") as caught:
+    with pytest.raises(StreamInterrupted, match=r"^primary broke off .*, and nobody") as caught:
         read(policy, models, driver, run=run)
-    assert caught.value.__cause__ is CUT
+    assert (caught.value.__cause__ is CUT) is (cut[-1] is CUT)
     assert "".join(map(text_of, caught.value.partial)) == TEXT[:30]
     assert run.record.outcome == "interrupted"
-    assert len(run.record.attempts) == 2
+    first, _ = run.record.attempts
+    assert first.received == 30
 
 
 @DRIVERS
-def test_whoever_says_nothing_new_adds_nothing(driver: str) -> None:
-    """The last words again, and an end: they may be the whole of the answer."""
-    models = Models(primary=[broken(39)], able=[lambda partial: said(partial[-25:])])
-    assert read(policy_of(), models, driver) == TEXT[:39]
+@pytest.mark.parametrize(
+    ("count", "answer"),
+    [
+        (39, lambda partial: said(partial[-25:])),  # they may be the whole of the answer
+        (len(TEXT), [part(role="assistant"), part("stop")]),  # the last chunk alone was lost
+    ],
+)
+def test_whoever_says_nothing_new_adds_nothing(driver: str, count: int, answer: Any) -> None:
+    """The last words again, or none, and an end."""
+    models = Models(primary=[broken(count)], able=[answer])
+    assert read(policy_of(), models, driver) == TEXT[:count]
 
 
 @DRIVERS
@@ -228,13 +225,6 @@ def test_a_call_that_goes_on_with_a_text_comes_at_once(driver: str) -> None:
     with pytest.raises(StreamInterrupted) as caught:
         read(policy_of(), models, driver)
     assert caught.value.partial[-1] == call[0]
-
-
-@DRIVERS
-def test_nothing_to_add_is_an_end(driver: str) -> None:
-    """The text was whole when it broke off, but for its last chunk."""
-    models = Models(primary=[broken(len(TEXT))], able=[[part(role="assistant"), part("stop")]])
-    assert read(policy_of(), models, driver) == TEXT
 
 
 CALL = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "{"}}
@@ -279,17 +269,6 @@ def test_else_it_is_final(driver: str, targets: Sequence[Target], options: Any) 
     assert len(models.asked) == 1
 
 
-@DRIVERS
-def test_who_broke_off_is_named_whatever_the_cut_looked_like(driver: str) -> None:
-    """Behind a gateway a cut is a clean end; who could not go on with it is no reason."""
-    policy, cut = policy_of(), said(TEXT[:30], end=False)
-    models = Models(primary=[cut], able=[[StatusError(503)]])
-    run = policy.start()
-    with pytest.raises(StreamInterrupted, match=r"^primary broke off after"):
-        read(policy, models, driver, run=run)
-    assert run.record.attempts[0].received == 30
-
-
 def test_a_cancelled_call_stays_cancelled() -> None:
     """Whoever pressed Ctrl-C wants nobody to go on."""
     models = Models(primary=[broken(30, KeyboardInterrupt())], able=[goes_on])
@@ -330,41 +309,6 @@ def test_a_validator_sees_the_whole_text() -> None:
     policy = policy_of(validate=seen.append)
     assert read(policy, Models(primary=[broken(40)], able=[one_more_time(25)])) == TEXT
     assert seen == [TEXT]
-
-
-@given(
-    words=st.lists(st.text("abcdefghij ", min_size=1, max_size=9), min_size=12, max_size=40),
-    cut=st.floats(0, 1),
-    sizes=st.tuples(st.integers(1, 9), st.integers(1, 9)),
-    again=st.integers(0, 60),
-)
-def test_no_cut_garbles_a_text(
-    words: list[str], cut: float, sizes: tuple[int, int], again: int
-) -> None:
-    """Whoever follows exactly is taken at its word; of a repetition nothing but it is dropped."""
-    text = " ".join(words)
-    count = int(cut * len(text))
-    before, after = text[:count], text[count:]
-    kept = plain_after(before, after, sizes[1])
-    if before.strip():
-        assert kept in {after, after[repeated(before, after, is_whole=True) or 0 :]}
-    assert repeated(before, "#" + after, is_whole=True) == 0
-    if again >= 20 and len(before) > again:
-        tail = before[-again:]
-        dropped = repeated(before, tail + "#" + after, is_whole=True)
-        assert dropped in {0, again}
-
-
-def plain_after(before: str, after: str, size: int) -> str:
-    """Return what is left of a text that comes in pieces, as the driver finds it."""
-    chunks: list[Any] = []
-    for chunk in said(after, size=size)[:-1]:
-        chunks.append(chunk)
-        count = repeated(before, plain_text(chunks), is_whole=False)
-        if count is not None:
-            rest = said(after, size=size)[len(chunks) :]
-            return plain_text([*without_start(chunks, count), *rest])
-    return plain_text(without_start(chunks, repeated(before, after, is_whole=True) or 0))
 
 
 def gemini(*texts: str) -> dict[str, Any]:
