@@ -14,7 +14,7 @@ from langfuse import Langfuse
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from tests.helpers.otlp import ReceivedSpan, received
+from tests.helpers.otlp import received
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping

@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from opentelemetry.exporter.otlp.proto.common.trace_encoder import encode_spans
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.sdk.trace import TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pytest_httpserver import HTTPServer
 from werkzeug import Response
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
 
     from opentelemetry.sdk.trace import ReadableSpan
     from werkzeug import Request
@@ -75,6 +78,21 @@ def otlp_receiver() -> Iterator[OtlpReceiver]:
         traces = server.expect_request("/api/public/otel/v1/traces", method="POST")
         traces.respond_with_handler(receiver.answer)
         yield receiver
+
+
+class Traces:
+    """A provider whose spans stay in memory."""
+
+    def __init__(self, **options: Any) -> None:
+        self._exporter = InMemorySpanExporter()
+        self.provider = TracerProvider(**options)
+        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+
+    def finished(self) -> Sequence[ReadableSpan]:
+        return self._exporter.get_finished_spans()
+
+    def received(self) -> list[ReceivedSpan]:
+        return [*map(received, self.finished())]
 
 
 def received(span: ReadableSpan) -> ReceivedSpan:

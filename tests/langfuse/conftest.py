@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 from typing import TYPE_CHECKING
 
 import pytest
@@ -10,13 +9,10 @@ from langfuse import Langfuse
 from opentelemetry.sdk.trace import TracerProvider
 
 from tests.helpers.langfuse_server import Memory, langfuse_memory
-from tests.helpers.langfuse_speakers import serve
 from tests.helpers.otlp import OtlpReceiver, otlp_receiver
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tests.helpers.provider import ProviderServer
 
 
 @pytest.fixture(autouse=True)
@@ -24,14 +20,6 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what the machine has set out of the tests."""
     for name in ("PUBLIC_KEY", "SECRET_KEY", "BASE_URL", "HOST", "TRACING_ENABLED"):
         monkeypatch.delenv(f"LANGFUSE_{name}", raising=False)
-
-
-@pytest.fixture(autouse=True)
-def ctrl_c_interrupts() -> Iterator[None]:
-    """Let SIGINT be a KeyboardInterrupt also where the tests run in the background."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture(scope="session")
@@ -71,11 +59,3 @@ def wire(wire_server: OtlpReceiver, wire_client: Langfuse) -> Iterator[OtlpRecei
     wire_server.clear()
     yield wire_server
     wire_server.clear()
-
-
-@pytest.fixture
-def providers(provider_server: ProviderServer) -> str:
-    """Return the address under which all providers are."""
-    provider_server.reset()
-    serve(provider_server)
-    return provider_server.url

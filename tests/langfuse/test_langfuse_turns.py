@@ -12,8 +12,6 @@ import pytest
 from langchain_core.tools import tool
 from langfuse.langchain import CallbackHandler
 from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.sdk.trace.sampling import ALWAYS_OFF, ALWAYS_ON, ParentBased, Sampler
 
 from honcho_fallback import FallbackConfig, FallbackObserver, FallbackPolicy, Target, set_observers
@@ -23,7 +21,7 @@ from honcho_fallback_otel import OpenTelemetryHandler
 from tests.helpers.agents import agent, calls, last, run
 from tests.helpers.chat_models import chat, dead, look_up
 from tests.helpers.langfuse_server import langfuse_memory, stored
-from tests.helpers.otlp import received
+from tests.helpers.otlp import Traces
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -187,25 +185,21 @@ def test_calls_are_sampled_with_langchains_run() -> None:
 
 def test_the_spans_of_calls_are_sampled_with_their_turn() -> None:
     """OpenTelemetry: the calls of a turn that is not exported are no roots, sampled again."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider(sampler=ParentBased(DropsFirst()))
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    two_turns(loop(OpenTelemetryHandler(provider)))
-    *calls, turn = map(received, exporter.get_finished_spans())
+    traces = Traces(sampler=ParentBased(DropsFirst()))
+    two_turns(loop(OpenTelemetryHandler(traces.provider)))
+    *calls, turn = traces.received()
     assert [call.parent_id for call in calls] == [turn.span_id] * 2
 
 
 def test_the_spans_of_a_turn_lie_under_one_span() -> None:
     """OpenTelemetry: the turn is an invoke_agent span, its calls are chat spans under it."""
-    exporter = InMemorySpanExporter()
-    provider = TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    policy = loop(OpenTelemetryHandler(provider))
+    traces = Traces()
+    policy = loop(OpenTelemetryHandler(traces.provider))
     with pytest.raises(KeyError), policy.turn() as turn:
         policy.call(hello)
         policy.call(hello)
         raise KeyError
-    first, second, root = map(received, exporter.get_finished_spans())
+    first, second, root = traces.received()
     assert (root.name, root.parent_id, root.status) == ("invoke_agent chat", None, "error")
     assert root.attributes == {
         "gen_ai.operation.name": "invoke_agent",

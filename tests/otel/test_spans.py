@@ -9,9 +9,6 @@ import pytest
 from opentelemetry import trace
 from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import InMemoryMetricReader
-from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.semconv._incubating.attributes import gen_ai_attributes as names
 from prometheus_client import CollectorRegistry, generate_latest
 
@@ -30,11 +27,13 @@ from honcho_fallback_otel import OpenTelemetryHandler, OpenTelemetryMetrics
 from honcho_fallback_prometheus import PrometheusObserver
 from tests.helpers.canaries import PROMPT, canaries_in, provider_errors, run_into
 from tests.helpers.langfuse_server import langfuse_memory
-from tests.helpers.langfuse_speakers import MESSAGES
+from tests.helpers.otlp import Traces
 from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+    from opentelemetry.sdk.trace import ReadableSpan
 
 
 CHAIN = [
@@ -54,20 +53,18 @@ ANSWER = {
 }
 
 
-class Traced:
+class Traced(Traces):
     """A policy, and the spans of its calls."""
 
     def __init__(self) -> None:
-        self._exporter = InMemorySpanExporter()
-        self.provider = TracerProvider()
-        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        super().__init__()
         self.handler = OpenTelemetryHandler(self.provider)
         self.policy = FallbackPolicy(
             CHAIN, FallbackConfig(wait=0), agent="deriver", observers=[self.handler]
         )
 
     def only(self) -> ReadableSpan:
-        (span,) = self._exporter.get_finished_spans()
+        (span,) = self.finished()
         assert len(self.handler._calls) == 0
         return span
 
@@ -86,7 +83,7 @@ def test_a_fallback_is_one_client_span(traced: Traced) -> None:
     assert isinstance(traced.handler, FallbackObserver)
     said: dict[str, Any] = {"openai/one": [StatusError(503)], "anthropic/two": [ANSWER]}
     run = traced.policy.start()
-    run.report(input=MESSAGES, parameters={"top_p": 0.9})
+    run.report(input="a prompt", parameters={"top_p": 0.9})
     traced.policy.call(repeating(**said).ask, run=run)
     span = traced.only()
     assert (span.name, span.kind) == ("chat one", trace.SpanKind.CLIENT)
@@ -190,12 +187,10 @@ def test_it_nests_and_it_is_sampled(traced: Traced) -> None:
 
 def test_no_key_and_no_prompt_is_told() -> None:
     """In no span, no event of one and no label, whatever field it came in."""
-    exporter, provider, reader = InMemorySpanExporter(), TracerProvider(), InMemoryMetricReader()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    registry = CollectorRegistry()
+    traces, registry, reader = Traces(), CollectorRegistry(), InMemoryMetricReader()
     with langfuse_memory("secrets") as memory:
         observers: list[Any] = [
-            OpenTelemetryHandler(provider),
+            OpenTelemetryHandler(traces.provider),
             LangfuseCallbackHandler(memory.client),
             OpenTelemetryMetrics(MeterProvider([reader])),
             PrometheusObserver(registry=registry),
@@ -206,7 +201,7 @@ def test_no_key_and_no_prompt_is_told() -> None:
         answer = {"error": {"message": PROMPT, "type": PROMPT, "code": PROMPT}}
         with suppress(FallbackError):
             FallbackPolicy([Target("a")], observers=observers).call(lambda _: answer, wait=0)
-        spans, stored = exporter.get_finished_spans(), memory.spans()
+        spans, stored = traces.finished(), memory.spans()
     assert len(spans) > 1000
     assert len(stored) == len(spans)
     for span in spans:
