@@ -1,4 +1,4 @@
-"""What depends on the process: keys, the global provider, exit, forks, a server that is ill."""
+"""What depends on the process: keys, the global provider, exit, a server that is ill."""
 
 from __future__ import annotations
 
@@ -74,10 +74,11 @@ def run(code: str, folder: Path, **environment: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_without_usable_keys_nothing_happens(tmp_path: Path) -> None:
+def test_without_usable_keys_nothing_happens(tmp_path: Path, wire: OtlpReceiver) -> None:
     """HON-067: without a client and both keys nothing is imported, and every call works.
 
-    What no client can be built with is told once at WARNING.
+    What no client can be built with is told once at WARNING; the application's client is used from
+    when it is made.
     """
     told = run(
         f"""
@@ -92,17 +93,24 @@ def tried(**environment):
     handler = LangfuseCallbackHandler()
     return [call(handler), len(handler._calls), handler.close(1)]
 
-told = [tried(), tried(LANGFUSE_PUBLIC_KEY="pk-half")]
+early = LangfuseCallbackHandler()
+told = [tried(), tried(LANGFUSE_PUBLIC_KEY="pk-half"), [call(early, name="before"), 0, True]]
 loaded = [name for name in ("langfuse", "opentelemetry") if name in sys.modules]
 told.append(tried(LANGFUSE_SAMPLE_RATE="10%", **{KEYS!r}))
-registered = [name for name in registered if name.startswith("honcho")]
-print(json.dumps([told, loaded, registered, warnings]))
+del os.environ["LANGFUSE_PUBLIC_KEY"], os.environ["LANGFUSE_SAMPLE_RATE"]
+from langfuse import Langfuse
+client = Langfuse(public_key="pk-app", secret_key="sk-app", base_url={wire.base_url!r})
+told.append([call(early, name="after"), len(early._calls), early.close(10)])
+ours = [name for name in registered if name.startswith("honcho")]
+print(json.dumps([told, loaded, ours, warnings]))
 """,
         tmp_path,
     )
     *rest, (warning,) = told
-    assert rest == [[["hello", 0, True]] * 3, [], []]
+    assert rest == [[["hello", 0, True]] * 5, [], []]
     assert warning.startswith("nothing is sent to Langfuse: its client raised ValueError; ")
+    assert [stored(span).model for span in wire.spans] == ["after"]
+    assert {export.credentials for export in wire.exports} == {("pk-app", "sk-app")}
 
 
 def test_with_keys_a_client_is_built_beside_the_application_s_provider(
@@ -149,48 +157,6 @@ print(json.dumps([
     assert set(told) == {"early", "late", "nested", "request"}
     assert told["nested"].parent_id == told["request"].id
     assert told["late"].trace_name == "worker"
-
-
-def test_a_client_made_later_is_adopted(tmp_path: Path, wire: OtlpReceiver) -> None:
-    """A handler that was made before the application's client uses it from then on."""
-    told = run(
-        """
-handler = LangfuseCallbackHandler()
-call(handler, name="before")
-from langfuse import Langfuse
-client = Langfuse(public_key="pk-app", secret_key="sk-app", base_url=os.environ["RECEIVER"])
-call(handler, name="after")
-print(json.dumps([handler.close(10)]))
-""",
-        tmp_path,
-        RECEIVER=wire.base_url,
-    )
-    assert told == [True]
-    assert [stored(span).model for span in wire.spans] == ["after"]
-    assert {export.credentials for export in wire.exports} == {("pk-app", "sk-app")}
-
-
-def test_a_fork_sends_each_generation_once(tmp_path: Path, wire: OtlpReceiver) -> None:
-    """What the parent finished is sent by the parent, what the child does by the child."""
-    told = run(
-        """
-handler = LangfuseCallbackHandler()
-call(handler, name="parent")
-child = os.fork()
-if child == 0:
-    call(handler, name="child")
-    os._exit(0 if handler.close(10) else 1)
-status = os.waitpid(child, 0)[1]
-call(handler, name="parent again")
-print(json.dumps([status, handler.close(10)]))
-""",
-        tmp_path,
-        LANGFUSE_BASE_URL=wire.base_url,
-        **KEYS,
-    )
-    assert told == [0, True]
-    models = sorted(str(stored(span).model) for span in wire.spans)
-    assert models == ["child", "parent", "parent again"]
 
 
 def test_an_ill_server_harms_no_call(tmp_path: Path, wire: OtlpReceiver) -> None:
