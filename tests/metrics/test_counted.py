@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import subprocess
 import sys
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, nullcontext, suppress
+from contextlib import ExitStack, nullcontext
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -28,7 +27,6 @@ from honcho_fallback import (
     FallbackConfigError,
     FallbackPolicy,
     RetryBudget,
-    StreamInterrupted,
     Target,
 )
 from honcho_fallback.measurements import METRICS
@@ -37,6 +35,7 @@ from honcho_fallback_otel import OpenTelemetryMetrics
 from honcho_fallback_prometheus import PrometheusObserver
 from tests.helpers.metrics import Counted
 from tests.helpers.prometheus import prometheus_figures
+from tests.helpers.records import CHAIN, EVERY_OUTCOME, with_attempts
 from tests.helpers.scenarios import SCENARIOS, F, P, Scenario
 from tests.helpers.scripted import DRIVERS, repeating
 
@@ -104,13 +103,6 @@ def test_what_is_rare_is_shown_before_it_counts() -> None:
     assert figures["calls_ended_by_limit", "deriver", "retry_budget"] == 0
 
 
-def test_the_calls_label_is_the_agent_of_the_call() -> None:
-    """A label given for one call counts."""
-    counted = Counted()
-    counted.policy.call(lambda _: "hello", agent="dreamer")
-    assert counted.of("calls") == {("dreamer", "success", P): 1}
-
-
 # Tokens.
 
 
@@ -126,41 +118,29 @@ ANSWER = answer(
     prompt_tokens_details={"cached_tokens": 4},
     completion_tokens_details={"reasoning_tokens": 2},
 )
+REPORTS: dict[str, tuple[Any, dict[str, int]]] = {
+    # What a cache gave is no other input, and what was reasoned no other output.
+    "all": (ANSWER["usage"], {"input": 8, "cache_read": 4, "output": 5, "reasoning": 2}),
+    "core": ({"input_tokens": 3, "output_tokens": 2}, {"input": 3, "output": 2}),
+    "openai": ({"prompt_tokens": 3, "completion_tokens": 2}, {"input": 3, "output": 2}),
+    "anthropic": (
+        {"input_tokens": 3, "output_tokens": 2, "cache_creation_input_tokens": 5},
+        {"input": 3, "cache_write": 5, "output": 2},
+    ),
+    "odd": ({"input_tokens": "many", "output_tokens": 2}, {"output": 2}),
+    "other": ({"price": 3}, {}),
+}
 
 
 def test_each_token_counts_under_one_type() -> None:
-    """What a cache gave is no other input, and what was reasoned no other output."""
+    """In whatever form a usage is reported; what is no count is left out."""
     counted = Counted()
-    counted.policy.call(lambda _: ANSWER)
-    assert counted.of("tokens") == {
-        ("deriver", P, "input"): 8,
-        ("deriver", P, "cache_read"): 4,
-        ("deriver", P, "output"): 5,
-        ("deriver", P, "reasoning"): 2,
-    }
-
-
-def test_a_usage_may_come_in_any_form() -> None:
-    """What the caller reports is read as what a provider sends; what is no count is left out."""
-    counted = Counted()
-    reports: dict[str, dict[str, Any]] = {
-        "core": {"input_tokens": 3, "output_tokens": 2},
-        "openai": {"prompt_tokens": 3, "completion_tokens": 2},
-        "anthropic": {"input_tokens": 3, "output_tokens": 2, "cache_creation_input_tokens": 5},
-        "odd": {"input_tokens": "many", "output_tokens": 2},
-        "other": {"price": 3},
-    }
-    for agent, usage in reports.items():
+    for agent, (usage, _) in REPORTS.items():
         counted.policy.start(agent=agent).succeed(usage=usage)
     assert counted.of("tokens") == {
-        ("core", P, "input"): 3,
-        ("core", P, "output"): 2,
-        ("openai", P, "input"): 3,
-        ("openai", P, "output"): 2,
-        ("anthropic", P, "input"): 3,
-        ("anthropic", P, "cache_write"): 5,
-        ("anthropic", P, "output"): 2,
-        ("odd", P, "output"): 2,
+        (agent, P, kind): count
+        for agent, (_, counts) in REPORTS.items()
+        for kind, count in counts.items()
     }
 
 
@@ -186,14 +166,28 @@ def broken_stream(attempt: Attempt) -> Iterator[str]:
     raise DOWN
 
 
-def test_a_stream_that_breaks_is_interrupted() -> None:
-    """It had a first token, and its target failed."""
+OPENAI, ANTHROPIC, LOCAL = (target.name for target in CHAIN)
+# Who answered, with the last attempt's target, kind and billing, and who sent a first token.
+ENDED: dict[str, tuple[str, tuple[str, str, str], str | None]] = {
+    "success": (ANTHROPIC, (ANTHROPIC, "answered", "yes"), None),
+    "exhausted": ("nobody", (LOCAL, "authentication", "no"), None),
+    "rejected": ("nobody", (OPENAI, "invalid_request", "no"), None),
+    "cancelled": ("nobody", (ANTHROPIC, "cancelled", "unknown"), None),
+    "interrupted": ("nobody", (ANTHROPIC, "overloaded", "unknown"), ANTHROPIC),
+    "abandoned": (OPENAI, (OPENAI, "answered", "yes"), OPENAI),
+}
+
+
+@pytest.mark.parametrize("outcome", ENDED)
+def test_every_outcome_is_counted(outcome: str) -> None:
+    """A broken stream had a first token; one that was left was answered as far as it was let."""
     counted = Counted()
-    with pytest.raises(StreamInterrupted):
-        list(counted.policy.stream(broken_stream))
-    assert counted.of("calls") == {("deriver", "interrupted", "nobody"): 1}
-    assert counted.of("attempts") == {("deriver", P, "overloaded", "yes"): 1}
-    assert counted.counts("time_to_first_token") == {("deriver", P): 1}
+    for observer in counted.observers:
+        observer.on_finish(EVERY_OUTCOME[outcome])
+    answering, last, sender = ENDED[outcome]
+    assert counted.of("calls") == {("greeter", outcome, answering): 1}
+    assert counted.of("attempts")["greeter", *last] == 1
+    assert counted.counts("time_to_first_token") == ({("greeter", sender): 1} if sender else {})
 
 
 def test_a_stream_that_is_replaced_has_the_first_token_of_the_answer(clock: Clock) -> None:
@@ -224,35 +218,6 @@ def test_a_text_that_goes_on_has_the_first_token_of_its_beginning(clock: Clock) 
     assert counted.of("time_to_first_token") == {("deriver", P): (1, 2.0)}
 
 
-def test_a_stream_that_is_left_is_abandoned() -> None:
-    """Its target has answered, as far as it was let."""
-    counted = Counted()
-    stream = counted.policy.stream(lambda _: iter("abc"))
-    next(stream)
-    stream.close()
-    assert counted.of("calls") == {("deriver", "abandoned", P): 1}
-    assert counted.of("attempts") == {("deriver", P, "answered", "yes"): 1}
-
-
-async def test_a_cancelled_call_is_cancelled() -> None:
-    """Its request is wasted."""
-    counted = Counted()
-    began = asyncio.Event()
-
-    async def ask(_: Attempt) -> str:
-        began.set()
-        await asyncio.Event().wait()
-        return "never"
-
-    task = asyncio.create_task(counted.policy.acall(ask))
-    await began.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert counted.of("calls") == {("deriver", "cancelled", "nobody"): 1}
-    assert counted.of("attempts") == {("deriver", P, "cancelled", "unknown"): 1}
-
-
 def test_a_turn_that_stays_on_the_fallback_is_answered_by_it() -> None:
     """Its second call switches no more, and a fallback answers it all the same."""
     counted = Counted(reset="turn")
@@ -267,26 +232,21 @@ def test_a_turn_that_stays_on_the_fallback_is_answered_by_it() -> None:
 # What limits a call.
 
 
-def test_a_deadline_that_ends_a_call_counts(clock: Clock) -> None:
-    """Under its name."""
-    counted = Counted(deadline=10)
+def test_a_limit_that_ends_a_call_counts_under_its_name(clock: Clock) -> None:
+    """A deadline, and a budget of retries."""
 
     def ask(_: Attempt) -> str:
         clock.advance(20)
         raise DOWN
 
+    late = Counted(deadline=10)
     with pytest.raises(DeadlineExceeded):
-        counted.policy.call(ask)
-    assert counted.of("calls_ended_by_limit") == {("deriver", "deadline"): 1}
-
-
-def test_a_retry_budget_that_ends_a_call_counts(clock: Clock) -> None:
-    """Under its name."""
-    budget = RetryBudget(ratio=0, min_per_second=0)
-    counted = Counted([P], retry_budget=budget)
+        late.policy.call(ask)
+    spent = Counted([P], retry_budget=RetryBudget(ratio=0, min_per_second=0))
     with pytest.raises(StatusError):
-        counted.policy.call(failing())
-    assert counted.of("calls_ended_by_limit") == {("deriver", "retry_budget"): 1}
+        spent.policy.call(failing())
+    for counted, limit in ((late, "deadline"), (spent, "retry_budget")):
+        assert counted.of("calls_ended_by_limit") == {("deriver", limit): 1}
 
 
 # Cooldowns.
@@ -456,17 +416,11 @@ of_the_conventions = pytest.mark.skipif(
     reason="this release of the conventions has no such name yet",
 )
 
-CHAIN = [Target("one", "openai"), Target("two", "anthropic")]
-FAILING: dict[str, Any] = {
-    "openai/one": [StatusError(503)],
-    "anthropic/two": [StatusError(429)],
-}
+
 OPERATION = {
     attributes.GEN_AI_OPERATION_NAME: "chat",
-    attributes.GEN_AI_PROVIDER_NAME: "anthropic",
-    attributes.GEN_AI_REQUEST_MODEL: "one",
+    attributes.GEN_AI_REQUEST_MODEL: "gpt-5.5",
 }
-ANSWERED = {**OPERATION, attributes.GEN_AI_RESPONSE_MODEL: "two"}
 
 
 def only(counted: Counted, name: str) -> Any:
@@ -478,85 +432,60 @@ def only(counted: Counted, name: str) -> Any:
 def test_a_fallback_is_one_operation() -> None:
     """Asked of the primary's model, answered by the fallback's, with the tokens of the answer."""
     counted = Counted(CHAIN)
-    usage = {
-        "prompt_tokens": 12,
-        "completion_tokens": 7,
-        "prompt_tokens_details": {"cached_tokens": 4},
-    }
-    message = {"role": "assistant", "content": "hello"}
-    answer = {"choices": [{"message": message, "finish_reason": "stop"}], "usage": usage}
     run = counted.policy.start()
-    counted.policy.call(repeating(**{**FAILING, "anthropic/two": [answer]}).ask, run=run)
+    said: dict[str, Any] = {OPENAI: [StatusError(503)], ANTHROPIC: [ANSWER]}
+    counted.policy.call(repeating(**said).ask, run=run)
+    answered = OPERATION | {
+        attributes.GEN_AI_PROVIDER_NAME: "anthropic",
+        attributes.GEN_AI_RESPONSE_MODEL: "claude-sonnet-5",
+    }
     duration = only(counted, names.GEN_AI_CLIENT_OPERATION_DURATION)
-    assert (duration.attributes, duration.count) == (ANSWERED, 1)
+    assert (duration.attributes, duration.count) == (answered, 1)
     assert duration.sum == run.record.seconds
-    tokens = counted.points(names.GEN_AI_CLIENT_TOKEN_USAGE)
-    assert {(one.attributes[attributes.GEN_AI_TOKEN_TYPE], one.sum) for one in tokens} == {
-        ("input", 12),  # the conventions' input holds what came from a cache
-        ("output", 7),
-    }
-    for one in tokens:
-        kind = {attributes.GEN_AI_TOKEN_TYPE: one.attributes[attributes.GEN_AI_TOKEN_TYPE]}
-        assert one.attributes == ANSWERED | kind
-    assert counted.points(names.GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK) == []
+    kind = attributes.GEN_AI_TOKEN_TYPE
+    tokens = {one.attributes[kind]: one for one in counted.points(names.GEN_AI_CLIENT_TOKEN_USAGE)}
+    # The conventions' input holds what came from a cache.
+    assert {name: one.sum for name, one in tokens.items()} == {"input": 12, "output": 7}
+    assert all(one.attributes == answered | {kind: name} for name, one in tokens.items())
+
+
+# Whose operation it was in the end, and whether it failed.
+OPERATIONS = {
+    "exhausted": ("lmstudio", True),
+    "rejected": ("openai", True),
+    "interrupted": ("anthropic", True),
+    "cancelled": ("anthropic", False),  # who leaves is no error
+    "abandoned": ("openai", False),
+}
 
 
 @of_the_conventions
-def test_a_stream_tells_its_first_chunk() -> None:
-    """The time to it is measured from the call's start."""
-    counted = Counted(CHAIN)
-    run = counted.policy.start()
-    list(counted.policy.stream(repeating(**{**FAILING, "anthropic/two": ["a"]}).stream, run=run))
-    point = only(counted, names.GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK)
-    assert (point.attributes, point.sum) == (ANSWERED, run.record.time_to_first_token)
-
-
-@of_the_conventions
-def test_a_call_that_failed_names_its_error() -> None:
-    """The class of the last error, and no model that answered."""
-    counted = Counted(CHAIN)
-    with pytest.raises(ExceptionGroup):
-        counted.policy.call(repeating(**FAILING).ask)
-    point = only(counted, names.GEN_AI_CLIENT_OPERATION_DURATION)
-    assert point.attributes == {**OPERATION, ERROR_TYPE: "StatusError"}
-
-
-@of_the_conventions
-def test_a_stream_that_breaks_has_a_first_chunk_without_an_error() -> None:
-    """The error is the operation's."""
-    counted = Counted(CHAIN)
-
-    def ask(_: Attempt) -> Iterator[str]:
-        yield "a"
-        raise StatusError(503)
-
-    with pytest.raises(Exception, match="broke off"):
-        list(counted.policy.stream(ask))
-    request = {**OPERATION, attributes.GEN_AI_PROVIDER_NAME: "openai"}
-    first = only(counted, names.GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK)
-    assert first.attributes == request
-    duration = only(counted, names.GEN_AI_CLIENT_OPERATION_DURATION)
-    assert duration.attributes == {**request, ERROR_TYPE: "StatusError"}
-
-
-@of_the_conventions
-def test_who_leaves_is_no_error() -> None:
-    """A call that its caller cancels has no error type."""
-    counted = Counted([Target("one")])
-    counted.policy.start().cancel()
-    assert only(counted, names.GEN_AI_CLIENT_OPERATION_DURATION).attributes == {
-        attributes.GEN_AI_OPERATION_NAME: "chat",
-        attributes.GEN_AI_PROVIDER_NAME: "_OTHER",
-        attributes.GEN_AI_REQUEST_MODEL: "one",
-    }
+@pytest.mark.parametrize("outcome", OPERATIONS)
+def test_an_operation_that_failed_names_its_error(outcome: str) -> None:
+    """The class of the last error; a stream's first chunk, from the call's start, has none."""
+    counted, record = Counted(), EVERY_OUTCOME[outcome]
+    for one in (record, with_attempts(record, provider=None)):
+        counted.observers[1].on_finish(one)
+    provider, has_failed = OPERATIONS[outcome]
+    answer: dict[str, str] = {**OPERATION, attributes.GEN_AI_PROVIDER_NAME: provider}
+    if record.answered_by is not None:
+        answer[attributes.GEN_AI_RESPONSE_MODEL] = "gpt-5.5"
+    nobodys = answer | {attributes.GEN_AI_PROVIDER_NAME: "_OTHER"}
+    error = {ERROR_TYPE: "StatusError"} if has_failed else {}
+    durations = counted.points(names.GEN_AI_CLIENT_OPERATION_DURATION)
+    assert [one.attributes for one in durations] == [answer | error, nobodys | error]
+    first = counted.points(names.GEN_AI_CLIENT_OPERATION_TIME_TO_FIRST_CHUNK)
+    seconds = record.time_to_first_token
+    assert [(one.attributes, one.sum) for one in first] == (
+        [] if seconds is None else [(answer, seconds), (nobodys, seconds)]
+    )
 
 
 @of_the_conventions
 def test_units_and_buckets_are_those_of_the_conventions() -> None:
     """The advised buckets, also for the package's own durations, which go on to five minutes."""
-    counted = Counted(CHAIN)
-    with suppress(ExceptionGroup):
-        counted.policy.call(repeating(**FAILING).ask)
+    counted = Counted()
+    counted.policy.call(failing())
     counted.policy.start().succeed(usage={"input_tokens": 1, "output_tokens": 1})
     list(counted.policy.stream(lambda _: iter("a")))
     seconds = tuple(round(0.01 * 2**power, 2) for power in range(14))
@@ -634,15 +563,8 @@ def test_names_follow_prometheus_conventions() -> None:
     for metric in METRICS:
         assert metric.prometheus_name.endswith("_total") == (metric.kind == "counter")
         assert ("_seconds" in metric.prometheus_name) == (metric.unit == "s")
-        assert {*metric.labels} <= {
-            "agent",
-            "target",
-            "outcome",
-            "kind",
-            "billed",
-            "limit",
-            "type",
-        }
+        bounded = {"agent", "target", "outcome", "kind", "billed", "limit", "type"}
+        assert bounded.issuperset(metric.labels)
 
 
 def test_observers_on_one_registry_share_its_metrics() -> None:
