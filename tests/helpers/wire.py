@@ -38,14 +38,6 @@ MESSAGE_USAGE: Json = {
     "cache_creation_input_tokens": 3,
     "output_tokens": 7,
 }
-GEMINI_USAGE: Json = {
-    "prompt_token_count": 12,
-    "cached_content_token_count": 4,
-    "candidates_token_count": 5,
-    "thoughts_token_count": 2,
-    "total_token_count": 19,
-}
-
 GEMINI_WIRE_USAGE: Json = {
     "promptTokenCount": 12,
     "cachedContentTokenCount": 4,
@@ -344,10 +336,13 @@ def function_call(name: str, arguments: Mapping[str, Any]) -> Json:
 
 
 def gemini_answer(
-    *parts: Json, model: str = "gemini-2.5-flash", usage: Json | None = GEMINI_WIRE_USAGE
+    *parts: Json,
+    model: str = "gemini-2.5-flash",
+    usage: Json | None = GEMINI_WIRE_USAGE,
+    finish: str | None = "STOP",
 ) -> Json:
     content = {"role": "model", "parts": list(parts)}
-    candidate = {"index": 0, "content": content, "finishReason": "STOP"}
+    candidate = {"index": 0, "content": content, "finishReason": finish}
     document: Json = {"candidates": [candidate], "modelVersion": model, "responseId": "r1"}
     return document if usage is None else {**document, "usageMetadata": usage}
 
