@@ -29,7 +29,6 @@ from tests.helpers.agent_loop import (
     text_of,
     whole,
 )
-from tests.helpers.observers import Listener
 from tests.helpers.pairwise import pairwise
 
 if TYPE_CHECKING:
@@ -309,12 +308,3 @@ async def test_a_turn_stays_at_the_backup(bench: Bench, case: Case) -> None:
     requests = [requests_in(bench.server[name], 1) for name in (PRIMARY, BACKUP)]
     assert (outcome.error, outcome.answers, outcome.author) == (None, answers, BACKUP)
     assert (outcome.requests, requests) == ((1, 1), [0, 1])
-
-
-@pytest.mark.parametrize("way", WAYS)
-async def test_records_name_the_agent(bench: Bench, way: str) -> None:
-    """The `agent` of each record is the name that `create_agent` was given."""
-    listener = Listener()
-    agent = agent_of(*fallback_at(bench.server, way, observers=[listener]))
-    await bench.run(Case("before: status 503", 0, way, "astream messages"), agent)
-    assert [record.agent for record in listener.records] == ["reporter", "reporter"]

@@ -8,7 +8,6 @@ import pytest
 from langchain.chat_models import init_chat_model
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.runnables import ConfigurableField, RunnableLambda
-from langchain_openai import ChatOpenAI
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain import (
@@ -17,7 +16,7 @@ from honcho_fallback_langchain import (
     FallbackRunnable,
 )
 from tests.helpers.agents import agent
-from tests.helpers.chat_models import Joke, ScriptedChat, alive, dead, failing_over, with_fallbacks
+from tests.helpers.chat_models import Joke, ScriptedChat, alive, dead, failing_over
 from tests.helpers.pairwise import in_turn
 
 # Single calls outside of turns are meant to stand alone here.
@@ -31,42 +30,27 @@ CHAIN: Any = RunnableLambda(str)
 # Untyped, as a user's call may be.
 CHAT: Any = FallbackChatModel
 RUNNABLE: Any = FallbackRunnable
+AGENT: Any = FallbackMiddleware
 
+BOUND: Any = alive().bind(stop=["x"])
 CANDIDATES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
     "no candidate": (CHAT, (), "candidates: there is none; pass the primary"),
     "no candidate of a chain": (RUNNABLE, (), "candidates: there is none"),
-    "a name": (
-        CHAT,
-        (MODEL, "gpt"),
-        r"candidates\[1\]: no chat model can be made of 'gpt'",
-    ),
-    "a provider's package that is missing": (
-        CHAT,
-        ("cohere:x",),
-        r"candidates\[0\]: no chat model",
-    ),
-    "a model that is made for each call": (
-        CHAT,
-        (UNMADE, MODEL),
-        r"candidates\[0\]: .* for each call",
-    ),
-    "one beside a chat model": (CHAT, (MODEL, UNMADE), r"candidates\[1\]: .* for each call"),
-    "one beside another": (CHAT, (UNMADE, UNMADE), "pass init_chat_model.name. without"),
+    "no fallback": (AGENT, (), "fallbacks: there is none; pass a chat model"),
+    "a name": (CHAT, (MODEL, "gpt"), r"candidates\[1\]: no chat model can be made of 'gpt'"),
+    "no such package": (CHAT, ("cohere:x",), r"candidates\[0\]: no chat model"),
+    "one made for each call": (CHAT, (UNMADE, MODEL), r"candidates\[0\]: .* for each call"),
+    "one beside a model": (CHAT, (MODEL, UNMADE), "pass init_chat_model.name. without"),
     "one with a default": (CHAT, (DEFAULTED,), "made anew for each call"),
-    "one behind an agent's model": (
-        FallbackMiddleware,
-        (UNMADE,),
-        r"fallbacks\[0\]: .* each call",
-    ),
+    "one behind an agent's": (AGENT, (UNMADE,), r"fallbacks\[0\]: .* each call"),
+    "a bound one there": (AGENT, (BOUND,), r"fallbacks\[0\]: got a _ChatModelBinding"),
     "a class": (CHAT, (ScriptedChat, MODEL), r"candidates\[0\]: got ScriptedChat, not a Runnable"),
     "None": (RUNNABLE, (CHAIN, None), r"candidates\[1\]: got NoneType"),
-    "a list": (CHAT, ([MODEL, MODEL],), r"candidates\[0\]: got list"),
     "a chain in a chat model": (
         CHAT,
         (MODEL, MODEL | CHAIN),
         r"candidates\[1\]: got a RunnableSequence, not a chat model; pass chat models only",
     ),
-    "a fallback that is none": (CHAT, (MODEL, "gpt"), r"candidates\[1\]: no chat model"),
 }
 
 
@@ -79,21 +63,19 @@ def test_a_model_that_is_made_for_each_call_is_refused_at_an_agents_first() -> N
 
 
 def test_what_is_configurable_in_a_chat_model_is_configured_per_call() -> None:
-    """The cure: the model is known, and a field of it is a matter of the call."""
+    """The cure: the model is known, and a field of it is a matter of the call.
+
+    Around whom a config picks stands what was made for the default.
+    """
     field = ConfigurableField("model")
     given = alive("primary").configurable_fields(model=field)
     model = FallbackChatModel(given, dead("backup"))
     answer = model.invoke("hi", {"configurable": {"model": "other"}})
     assert answer.response_metadata["model_name"] == "other"
-
-
-def test_a_name_stands_for_a_chat_model(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As for an agent and its middleware, by every way in."""
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    name = "openai:gpt-5.5"
-    for model in (FallbackChatModel(name, MODEL), with_fallbacks(MODEL, [name])):
-        named = [one for one in model.candidates if isinstance(one, ChatOpenAI)]
-        assert [one.model_name for one in named] == ["gpt-5.5"]
+    chosen = alive().configurable_alternatives(ConfigurableField(id="which"), other=alive("b"))
+    model = FallbackChatModel(chosen, alive())
+    assert model.bind_tools([Joke]).invoke("hi").text == "from backup"
+    assert model.with_retry(stop_after_attempt=1).invoke("hi").text == "from backup"
 
 
 @pytest.mark.parametrize("case", CANDIDATES)
@@ -121,9 +103,12 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
 PLACES: dict[str, Any] = {
     "chat model": lambda options: FallbackChatModel(dead(), alive(), **options),
     "runnable": lambda options: FallbackRunnable(dead(), alive(), **options),
-    "factory": lambda options: with_fallbacks(dead(), [alive()], **options),
+    "middleware": lambda options: FallbackMiddleware(alive(), **options),
     "copy of a chat model": lambda options: failing_over().with_fallback_config(**options),
     "copy of a runnable": lambda options: FallbackRunnable(CHAIN).with_fallback_config(**options),
+    "copy of a middleware": lambda options: FallbackMiddleware(alive()).with_fallback_config(
+        **options
+    ),
 }
 
 
@@ -151,14 +136,6 @@ def test_a_candidate_that_cannot_take_tools_is_told_at_bind(what: str, position:
         else:
             model.with_structured_output(Joke)
     assert isinstance(error.value.__cause__, NotImplementedError)
-
-
-def test_a_model_chosen_per_call_takes_tools_and_retries() -> None:
-    """Around whom a config picks stands what was made for the default."""
-    chosen = alive().configurable_alternatives(ConfigurableField(id="which"), other=alive("b"))
-    model = FallbackChatModel(chosen, alive())
-    assert model.bind_tools([Joke]).invoke("hi").text == "from backup"
-    assert model.with_retry(stop_after_attempt=1).invoke("hi").text == "from backup"
 
 
 def test_options_given_at_construction_are_those_given_later() -> None:

@@ -13,7 +13,7 @@ from langchain_core.runnables import (
     RunnableBinding,
     RunnableLambda,
 )
-from langchain_openai import AzureChatOpenAI, ChatOpenAI
+from langchain_openai import AzureChatOpenAI
 
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
@@ -23,7 +23,6 @@ from tests.helpers.chat_models import (
     alive,
     asked_of,
     candidate,
-    chat,
     claude,
     dead,
     failing_over,
@@ -151,59 +150,6 @@ def test_a_config_reaches_every_candidate() -> None:
     assert runs.check().name == "named"
     assert all("t" in run.tags for run in runs.all.values())
     assert len(runs.models) == 2
-
-
-class Down(ChatOpenAI):
-    """OpenAI's chat model, and the provider down."""
-
-    def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        raise StatusError(503)
-
-    async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
-        raise StatusError(503)
-
-
-class Calls(ChatAnthropic):
-    """Anthropic's chat model, and a tool call for an answer."""
-
-    def _generate(self, *args: Any, **kwargs: Any) -> Any:
-        result = chat("m", "")._generate([])
-        call: Any = {"name": "Joke", "args": {"setup": "claude"}, "id": "1"}
-        result.generations[0].message = AIMessage(content="", tool_calls=[call])
-        return result
-
-    async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
-        return self._generate(*args, **kwargs)
-
-
-def joker(**options: Any) -> FallbackChatModel:
-    fields: dict[str, Any] = {"api_key": "k", "base_url": NOWHERE, "disable_streaming": True}
-    return FallbackChatModel(
-        Down(model="gpt-5.5", **fields), Calls(model="claude-sonnet-5", **fields), **options
-    )
-
-
-async def test_structured_output_by_each_ones_own_method() -> None:
-    """A JSON schema at one provider, a tool call at the other; the answer is the same class."""
-    structured = joker().with_structured_output(Joke)
-    assert isinstance(structured, FallbackRunnable)
-    first, second = (one.steps[0].kwargs for one in structured.candidates)  # type: ignore[attr-defined]
-    assert "response_format" in first
-    assert "tools" in second
-
-    assert structured.invoke("hi") == Joke(setup="claude")
-    assert await structured.ainvoke("hi") == Joke(setup="claude")
-
-
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-async def test_a_raw_answer_says_who_gave_it(verb: str) -> None:
-    """`include_raw` keeps the message, and the message keeps the mark."""
-    structured = joker().with_structured_output(Joke, include_raw=True)
-
-    told = structured.invoke("hi") if verb == "invoke" else await structured.ainvoke("hi")
-
-    assert told["parsed"] == Joke(setup="claude")
-    assert told["raw"].response_metadata["fallback"]["is_fallback"] is True
 
 
 def test_tools_can_be_bound_to_candidates_that_retry() -> None:

@@ -16,18 +16,46 @@ from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
-from honcho_fallback import FallbackConfigError, FallbackExhausted
+from honcho_fallback import FallbackConfigError, FallbackExhausted, TurnEnd
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackMiddleware
+from honcho_fallback.tools import ToolLoopLimits
+from honcho_fallback_langchain import FallbackMiddleware, ToolLoopGuardMiddleware
 from honcho_fallback_langchain._middleware import TURN, TURN_IN_RUN, FallbackState
+from honcho_fallback_langchain._tool_guard import TOOL_LOOP, TOOL_LOOP_IN_RUN
 from tests.helpers.agents import ROUNDS, agent, calls, last, run
-from tests.helpers.chat_models import Asked, ScriptedChat, alive, chat, dead, look_up
+from tests.helpers.chat_models import Asked, ScriptedChat, alive, chat, dead, gpt, look_up
 from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
 VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+RESETS = pytest.mark.parametrize("reset", ["iteration", "turn"])
+
+
+class Turns(Listener):
+    """Keep what is said of turns, too."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ends: list[TurnEnd] = []
+
+    def on_turn_end(self, turn: TurnEnd) -> None:
+        self.ends.append(turn)
+
+    @property
+    def ids(self) -> list[str | None]:
+        """Return the turn of each call."""
+        # Calls that run together end in any order.
+        ended = {one.call_id: one.turn_id for one in self.records}
+        assert ended == {one.call_id: one.turn_id for one in self.starts}
+        return [one.turn_id for one in self.starts]
+
+    def outcome_of(self, *turn_ids: str | None) -> str:
+        """Return how the one turn of some calls ended."""
+        (turn_id,) = {*turn_ids}
+        (end,) = [one for one in self.ends if one.turn_id == turn_id]
+        return end.outcome
 
 
 def thread(name: str) -> dict[str, Any]:
@@ -50,16 +78,6 @@ def break_down() -> str:
 def ask_user(what: str) -> str:
     """Ask the user."""
     return str(interrupt(what))
-
-
-@VERBS
-async def test_a_turn_asks_the_dead_primary_once(verb: str) -> None:
-    """With `reset="turn"` the switch holds to the turn's end, and no longer."""
-    primary, backup = dead(), chat("backup", *ROUNDS, *ROUNDS)
-    made = agent(primary, FallbackMiddleware(backup, reset="turn"), checkpointer=InMemorySaver())
-    for turn in (1, 2):
-        assert last(await run(verb, made, config=thread("t"))).text == "done"
-        assert (len(primary.asked), len(backup.asked)) == (turn, 3 * turn)
 
 
 @VERBS
@@ -132,38 +150,58 @@ async def test_a_checkpoint_of_a_longer_chain_is_read(verb: str) -> None:
     assert len(primary.asked) == 1
 
 
-async def test_the_place_in_the_chain_is_private() -> None:
-    """It is in no schema of input or output and in no answer, and cannot be passed in."""
+async def test_what_the_graph_keeps_is_private() -> None:
+    """Place and counts are in no schema and no answer, and nobody passes them in."""
     primary = dead()
-    backup = chat("backup", ROUNDS[0], calls("ask_user", 2, what="sure?"))
+    backup = chat("backup", ROUNDS[0], calls("ask_user", 2, what="sure?"), "done")
     made = agent(
         primary,
+        ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=2)),
         FallbackMiddleware(backup, reset="turn"),
         tools=[look_up, ask_user],
         checkpointer=InMemorySaver(),
     )
     for schema in (made.get_input_jsonschema(), made.get_output_jsonschema()):
         assert "messages" in str(schema)
-        assert TURN not in str(schema)
-    given = {"messages": [("user", "hi")], TURN: {"position": 1}, TURN_IN_RUN: True}
-    answered = await run("invoke", made, given, thread("t"))
-    assert not {TURN, TURN_IN_RUN} & {*answered}
-    assert len(primary.asked) == 1
-    assert position(made) == 1
+        assert "honcho_fallback" not in str(schema)
+    counted = {"counts": {"iterations": 2}, "counted": "x"}
+    given = {"messages": [("user", "hi")], TURN: {"position": 1}, TOOL_LOOP: counted}
+    given |= {TURN_IN_RUN: True, TOOL_LOOP_IN_RUN: True}
+    for one in (given, Command(resume="yes")):
+        answered = await run("invoke", made, one, thread("t"))
+        assert "honcho_fallback" not in str([*answered])
+        assert (len(primary.asked), position(made)) == (1, 1 if one is given else 0)
+    assert last(answered).text == "done"
 
 
 @VERBS
-async def test_a_subclass_may_have_turns(verb: str) -> None:
-    """A copy with other options keeps the class, and a switch holds in it."""
+async def test_a_subclass_needs_a_place_for_its_turns(verb: str) -> None:
+    """A state of its own without one is refused, or has no turns; derived from ours it is fine."""
 
     class Mine(FallbackMiddleware):
         mine = True
 
-    primary, backup = dead(), chat("backup", *ROUNDS)
-    copy = Mine(backup).with_fallback_config(reset="turn")
-    assert copy.mine
-    assert last(await run(verb, agent(primary, copy))).text == "done"
-    assert (len(primary.asked), len(backup.asked)) == (1, 3)
+    class Bare(FallbackMiddleware):
+        state_schema = AgentState
+
+    class Own(FallbackState):
+        own: str
+
+    class Derived(FallbackMiddleware):
+        state_schema = Own
+
+    assert FallbackMiddleware.state_schema is FallbackState  # as the error calls it
+    for kind in (Mine, Derived):
+        primary, backup = dead(), chat("backup", *ROUNDS)
+        copy = kind(backup).with_fallback_config(reset="turn")
+        assert type(copy) is kind
+        assert last(await run(verb, agent(primary, copy))).text == "done"
+        assert (len(primary.asked), len(backup.asked)) == (1, 3)
+    with pytest.raises(FallbackConfigError, match="state_schema: that of Bare has no place"):
+        Bare(alive(), reset="turn")
+    observer = Turns()
+    await run(verb, agent(dead(), Bare(chat("backup", *ROUNDS), observers=[observer])))
+    assert (observer.ids, observer.ends) == ([None] * 3, [])
 
 
 async def test_an_answer_in_a_schema_ends_a_turn() -> None:
@@ -182,25 +220,6 @@ async def test_an_answer_in_a_schema_ends_a_turn() -> None:
     answered = await run("invoke", made, config=thread("t"))
     assert answered["structured_response"] == Sky(colour="grey")
     assert (len(heard.restores), position(made)) == (1, 0)
-
-
-def test_a_subclass_needs_a_place_for_its_turns() -> None:
-    """A state of its own without one is refused; derived from ours it is fine."""
-
-    class Bare(FallbackMiddleware):
-        state_schema = AgentState
-
-    class Own(FallbackState):
-        mine: str
-
-    class Derived(FallbackMiddleware):
-        state_schema = Own
-
-    assert FallbackMiddleware.state_schema is FallbackState  # as the error calls it
-    assert Bare(alive()).options.config.reset == "iteration"
-    assert Derived(alive(), reset="turn").options.config.reset == "turn"
-    with pytest.raises(FallbackConfigError, match="state_schema: that of Bare has no place"):
-        Bare(alive(), reset="turn")
 
 
 class BeforeModel(AgentMiddleware[Any, Any, Any]):
@@ -284,12 +303,11 @@ class Looping(ScriptedChat):
 
 # LangChain silences its own warning in a way that threads undo for each other.
 @pytest.mark.filterwarnings("ignore:Direct attribute assignment to ModelRequest")
-@pytest.mark.parametrize("reset", ["iteration", "turn"])
 @pytest.mark.parametrize("kind", ["tasks", "threads"])
-async def test_runs_share_nothing(kind: str, reset: Any) -> None:
+async def test_runs_share_nothing(kind: str) -> None:
     """Of 100 concurrent runs on one middleware half fail, and no other touches the backup."""
     primary, backup = Looping(model="primary", fails_on="fail"), Looping(model="backup")
-    made = agent(primary, FallbackMiddleware(backup, reset=reset))
+    made = agent(primary, FallbackMiddleware(backup, reset="turn"))
     questions = ["fail", "fine"] * 50
     if kind == "tasks":
         answers = await asyncio.gather(*(run("ainvoke", made, one) for one in questions))
@@ -299,48 +317,202 @@ async def test_runs_share_nothing(kind: str, reset: Any) -> None:
                 pool.map(lambda one: made.invoke({"messages": [("user", one)]}), questions)
             )
     for question, answered in zip(questions, answers, strict=True):
-        failed = question == "fail"
         told = [
             message.response_metadata["fallback"]["is_fallback"]
             for message in answered["messages"]
             if message.type == "ai"
         ]
-        assert told == [failed] * 3
+        assert told == [question == "fail"] * 3
     assert [one.messages[0].content for one in backup.asked] == ["fail"] * 150
-    dead_asked = sum(one.messages[0].content == "fail" for one in primary.asked)
-    assert dead_asked == (150 if reset == "iteration" else 50)
-
-
-@VERBS
-@pytest.mark.parametrize("way", ["with", "configurable"])
-async def test_a_turn_of_the_users_holds_for_all_runs_in_it(verb: str, way: str) -> None:
-    """Two agents' runs, one request to each dead primary's place; then it is over."""
-    told = Listener()
-    primary, backup = dead(), alive()
-    middleware = FallbackMiddleware(backup, reset="turn", observers=[told])
-    made = agent(primary, middleware)
-    turn = middleware.turn()
-    if way == "with":
-        with turn:
-            for _ in range(2):
-                await run(verb, made)
-    else:
-        for _ in range(2):
-            await run(verb, made, config={"configurable": {"fallback_turn": turn}})
-        assert told.restores == []
-        turn.end()
-    assert (len(primary.asked), len(backup.asked)) == (1, 2)
-    assert (turn.outcome, turn.position, len(told.restores)) == ("completed", 1, 1)
-    await run(verb, made)
-    assert len(primary.asked) == 2
+    assert sum(one.messages[0].content == "fail" for one in primary.asked) == 50
 
 
 async def test_a_middleware_keeps_few_chains() -> None:
-    """An agent whose model is made anew for every call does not fill the memory."""
-    middleware = FallbackMiddleware(alive())
+    """An agent whose model is made anew for every call does not fill the memory.
+
+    All ask the same quiet copies of the fallbacks; the user's objects are untouched.
+    """
+    given = gpt()
+    middleware = FallbackMiddleware(given)
     primaries = [alive("primary") for _ in range(50)]
     made = [middleware._chain_of(primary) for primary in primaries]
     assert len(middleware._chains) == 32
     assert middleware._chain_of(primaries[-1]) is made[-1]
     assert len({chain.targets[0].identity for chain in made}) == 50
-    assert len({chain.targets[1].identity for chain in made}) == 1
+    (asked,) = {id(chain.targets[1].client): chain.targets[1] for chain in made}.values()
+    assert asked.client is not given
+    assert middleware.fallbacks == [given]
+
+
+# An agent's run is one turn: its calls share a name, and observers hear its end once.
+
+
+@VERBS
+@RESETS
+@pytest.mark.parametrize("guarded", [False, True])
+@pytest.mark.parametrize("primary", ["dead", "alive"])
+async def test_the_calls_of_a_run_are_one_turn(
+    verb: str, reset: Any, guarded: bool, primary: str
+) -> None:
+    """Three rounds have one name and one end; the next run has another, with memory or without."""
+    observer = Turns()
+    script = [*ROUNDS, *ROUNDS]
+    model = dead() if primary == "dead" else chat("primary", *script)
+    middleware = FallbackMiddleware(chat("backup", *script), reset=reset, observers=[observer])
+    guard = [ToolLoopGuardMiddleware()] if guarded else []
+    made = agent(model, *guard, middleware, checkpointer=InMemorySaver())
+    for _ in range(2):
+        assert last(await run(verb, made, config=thread("t"))).text == "done"
+    assert len(observer.ids) == 6
+    assert observer.outcome_of(*observer.ids[:3]) == "completed"
+    assert observer.outcome_of(*observer.ids[3:]) == "completed"
+    assert len(observer.ends) == 2
+
+
+@VERBS
+@RESETS
+async def test_an_interrupt_and_what_resumes_it_are_one_turn(verb: str, reset: Any) -> None:
+    """The checkpoint keeps the name: a middleware that was made anew goes on with it."""
+    observer, saver = Turns(), InMemorySaver()
+    primary = chat("primary", ROUNDS[0], calls("ask_user", 2, what="sure?"), "done")
+    steps: list[Any] = ["hi", Command(resume="yes")]
+    agents: list[Any] = []  # each is still there when the next goes on
+    for given in steps:
+        middleware = FallbackMiddleware(alive(), reset=reset, observers=[observer])
+        made = agent(primary, middleware, tools=[look_up, ask_user], checkpointer=saver)
+        agents.append(made)
+        state = await run(verb, made, given, thread("t"))
+        assert bool(observer.ends) == ("__interrupt__" not in state)
+    assert len(observer.ids) == 3
+    assert observer.outcome_of(*observer.ids) == "completed"
+
+
+class Pausing(AgentMiddleware[Any, Any, Any]):
+    """Ask a person before the model is asked a second time."""
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        if request.messages[-1].type == "tool":
+            interrupt("sure?")
+        return handler(request)
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        if request.messages[-1].type == "tool":
+            interrupt("sure?")
+        return await handler(request)
+
+
+@VERBS
+@RESETS
+async def test_a_call_that_pauses_ends_no_turn(verb: str, reset: Any) -> None:
+    """An interrupt inside a model's call is no failure, and the call after it is in the turn."""
+    observer = Turns()
+    primary = chat("primary", calls("look_up", 1, city="Oslo"), "done")
+    middleware = FallbackMiddleware(alive(), reset=reset, observers=[observer])
+    made = agent(primary, middleware, Pausing(), checkpointer=InMemorySaver())
+    assert "__interrupt__" in await run(verb, made, config=thread("t"))
+    assert observer.ends == []
+    assert last(await run(verb, made, Command(resume="yes"), thread("t"))).text == "done"
+    assert len(observer.ids) == 3
+    assert observer.outcome_of(*observer.ids) == "completed"
+
+
+@VERBS
+@RESETS
+async def test_a_failed_run_s_turn_has_failed(verb: str, reset: Any) -> None:
+    """Nobody answers in the second round; who asks once more has another turn."""
+    observer = Turns()
+    primary = chat("primary", ROUNDS[0], StatusError(503), "done")
+    middleware = FallbackMiddleware(dead("backup"), reset=reset, observers=[observer])
+    made = agent(primary, middleware, checkpointer=InMemorySaver())
+    with pytest.raises(FallbackExhausted):
+        await run(verb, made, config=thread("t"))
+    assert observer.outcome_of(*observer.ids) == "failed"
+    await run(verb, made, "again", thread("t"))
+    assert observer.outcome_of(observer.ids[-1]) == "completed"
+    assert len(observer.ends) == 2
+
+
+@VERBS
+async def test_a_turn_that_a_tool_broke_off_ends_with_the_next(verb: str) -> None:
+    """No middleware hears of it before; then it was cancelled."""
+    observer = Turns()
+    primary = chat("primary", calls("break_down", 1), "done")
+    middleware = FallbackMiddleware(alive(), observers=[observer])
+    made = agent(primary, middleware, tools=[break_down], checkpointer=InMemorySaver())
+    with pytest.raises(RuntimeError, match="a bug"):
+        await run(verb, made, config=thread("t"))
+    assert observer.ends == []
+    await run(verb, made, "again", thread("t"))
+    broken, other = observer.ids
+    assert observer.outcome_of(broken) == "cancelled"
+    assert observer.outcome_of(other) == "completed"
+
+
+async def test_a_cancelled_run_s_turn_was_cancelled() -> None:
+    """A task that is cancelled in the second round's request says so."""
+    observer, is_asked = Turns(), asyncio.Event()
+
+    class Waiting(ScriptedChat):
+        async def _agenerate(self, *args: Any, **kwargs: Any) -> Any:
+            if self.asked:
+                is_asked.set()
+                await asyncio.Event().wait()
+            return await super()._agenerate(*args, **kwargs)
+
+    middleware = FallbackMiddleware(alive(), observers=[observer])
+    made = agent(Waiting(model="primary", script=[[ROUNDS[0]]]), middleware)
+    task = asyncio.create_task(run("ainvoke", made))
+    await is_asked.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert len(observer.ids) == 2
+    assert observer.outcome_of(*observer.ids) == "cancelled"
+
+
+@VERBS
+@pytest.mark.parametrize("limits", [{"max_iterations": 1}, {"identical_failures": 3}], ids=str)
+async def test_a_guard_that_halts_ends_the_turn(verb: str, limits: dict[str, int]) -> None:
+    """No model gives the last answer, and the turn has failed all the same."""
+    observer = Turns()
+    primary = chat("primary", *[calls("break_down", number) for number in range(9)])
+    guard = ToolLoopGuardMiddleware(ToolLoopLimits(**limits))
+    middleware = FallbackMiddleware(alive(), observers=[observer])
+    answered = await run(verb, agent(primary, guard, middleware, tools=[break_down]))
+    assert last(answered).response_metadata["tool_loop"]["action"] == "halt"
+    assert observer.outcome_of(*observer.ids) == "failed"
+
+
+@VERBS
+@RESETS
+@pytest.mark.parametrize("through", ["context", "config"])
+async def test_a_turn_around_the_run_wins(verb: str, reset: Any, through: str) -> None:
+    """Two runs in it have its name, and its end is its own; nothing of it is in the graph.
+
+    With `reset="turn"` the dead primary is asked once in all of it, and again after it.
+    """
+    observer = Turns()
+    primary, backup = dead(), chat("backup", *ROUNDS, *ROUNDS)
+    middleware = FallbackMiddleware(backup, reset=reset, observers=[observer])
+    made = agent(primary, middleware, checkpointer=InMemorySaver())
+    config = thread("t")
+    turn = middleware.turn()
+    if through == "config":
+        config["configurable"]["fallback_turn"] = turn
+        for _ in range(2):
+            await run(verb, made, config=config)
+        assert observer.restores == []
+        turn.end()
+    else:
+        with turn:
+            for _ in range(2):
+                await run(verb, made, config=config)
+    assert {*observer.ids} == {turn.turn_id}
+    assert len(observer.ids) == 6
+    assert observer.outcome_of(turn.turn_id) == "completed"
+    assert len(observer.ends) == 1
+    assert "honcho_fallback_turn" not in made.get_state(thread("t")).values
+    asked, lasts = len(primary.asked), reset == "turn"
+    assert (asked, turn.position, len(observer.restores)) == ((1, 1, 1) if lasts else (6, 0, 0))
+    await run(verb, made, config=thread("u"))
+    assert len(primary.asked) > asked

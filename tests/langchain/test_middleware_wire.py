@@ -43,17 +43,6 @@ async def test_a_name_stands_for_a_model(
     assert (len(dead.requests), len(alive.requests)) == (1, 1)
 
 
-def test_fallbacks_are_prepared_once(providers: ProviderServer) -> None:
-    """Agents with other models ask the same quiet copies; the user's objects are untouched."""
-    given = model_at(serve(providers, "openai", "hi"))
-    middleware = FallbackMiddleware(given)
-    primaries = [model_at(serve(providers, "anthropic", "hi")) for _ in range(2)]
-    asked = [middleware._chain_of(primary).targets[1].client for primary in primaries * 2]
-    assert {id(one) for one in asked} == {id(asked[0])}
-    assert asked[0] is not given
-    assert middleware.fallbacks == [given]
-
-
 HOSTED: dict[str, Json] = {
     "openai": {"type": "web_search"},
     "anthropic": {"type": "web_search_20250305", "name": "web_search"},

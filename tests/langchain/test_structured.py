@@ -6,16 +6,14 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain.agents import create_agent
-from langchain.agents.structured_output import StructuredOutputError, ToolStrategy
 from langchain_core.exceptions import OutputParserException
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessage, HumanMessage
 from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser, StrOutputParser
 from langchain_core.runnables import RunnableLambda
 from pydantic import BaseModel, ValidationError
 
 from honcho_fallback import Cooldown, FallbackExhausted
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from honcho_fallback_langchain import FallbackChatModel
 from tests.helpers.chat_models import alive, chat, claude, look_up, model_at, with_fallbacks
 from tests.helpers.observers import Listener
 from tests.helpers.own_rules import of_program
@@ -244,21 +242,6 @@ def test_a_schema_bound_to_a_model_is_one(providers: ProviderServer) -> None:
     models = [model_at(one).bind(response_format=City) for one in (first, second)]
     answer = FallbackChatModel(*models).invoke("Paris?")
     assert answer.additional_kwargs["parsed"] == PARIS
-
-
-def test_agents_ask_again_themselves() -> None:
-    """As before: the agent tells the same model what was wrong, or its error comes out."""
-    call: Any = {"name": "City", "args": '{"city": "Paris"}', "id": "c1", "index": 0}
-    wrong = AIMessageChunk(content="", tool_call_chunks=[call])
-    backup = alive()
-    agent = create_agent(
-        chat("primary", [wrong]),
-        response_format=ToolStrategy(City, handle_errors=False),
-        middleware=[FallbackMiddleware(backup)],
-    )
-    with pytest.raises(StructuredOutputError):
-        agent.invoke({"messages": [{"role": "user", "content": "Paris?"}]})
-    assert backup.asked == []
 
 
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
