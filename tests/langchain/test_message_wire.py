@@ -11,10 +11,8 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_core.language_models import LangSmithParams
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     BaseMessage,
     HumanMessage,
     SystemMessage,
@@ -265,28 +263,6 @@ def test_an_id_of_a_response_is_no_other_accounts(providers: ProviderServer) -> 
     bodies = servers[0].bodies
     assert [one.get("previous_response_id") for one in bodies] == [None, None, "resp_0"]
     assert servers[0].refused == []
-
-
-class Parrot(ScriptedChat):
-    """A class of nobody's, which speaks Anthropic's wire under a name of its own."""
-
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        return LangSmithParams(ls_provider="parrot", ls_model_name="p1")
-
-
-def test_a_primary_reads_its_own_answer_whole_whatever_its_wire_is_called() -> None:
-    """The mark of the call names who wrote it, where the provider's two names differ."""
-    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "signed"}
-    answer = AIMessageChunk(
-        content=[thinking, {"type": "text", "text": "Hello."}],
-        response_metadata={"model_provider": "anthropic"},
-    )
-    parrot, other = Parrot(script=[[answer]]), ScriptedChat(script=[["Bye."]])
-    model = FallbackChatModel(parrot, other)
-
-    model.invoke([HumanMessage("One."), model.invoke("One."), HumanMessage("Two.")])
-
-    assert thinking in parrot.asked[-1].messages[1].content
 
 
 class InHouse(ScriptedChat):

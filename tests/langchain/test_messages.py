@@ -1,10 +1,15 @@
-"""What one model wrote, as another may read it: units and properties."""
+"""What of a history reaches another provider: text, calls with valid ids, and settings it knows.
+
+Requests are built by LangChain's own converters and judged by the strict rules of the providers,
+so that what a provider would answer with a 400 fails here.
+"""
 
 from __future__ import annotations
 
+import json
 import re
 from copy import deepcopy
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -18,14 +23,20 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 from langchain_core.tools import StructuredTool
+from langchain_google_genai import ChatGoogleGenerativeAI
 
 from honcho_fallback import Target
 from honcho_fallback.providers import Provider
+from honcho_fallback.providers._provider import takers
+from honcho_fallback_langchain import FallbackChatModel
 from honcho_fallback_langchain._message_history import tools_for
+from tests.helpers.chat_models import claude, gpt, model_at
 from tests.helpers.histories import fallback_at, sent_to
 from tests.helpers.pairwise import in_turn
+from tests.helpers.strict import AnthropicRules, ChatRules, GeminiRules, ResponsesRules
 
 Json = dict[str, Any]
+
 
 MARK = {"cache_control": {"type": "ephemeral"}}
 TEXT = {"type": "text", "text": "Hi."}
@@ -50,33 +61,101 @@ def sent(message: BaseMessage, provider: str) -> Any:
     return only
 
 
-FOREIGN_BLOCKS: list[tuple[str, Json]] = [
-    ("anthropic", {"type": "thinking", "thinking": "Hm.", "signature": "s"}),
-    ("anthropic", {"type": "redacted_thinking", "data": "d"}),
-    ("anthropic", {"type": "server_tool_use", "id": "srvtoolu_1", "name": "n", "input": {}}),
-    ("anthropic", {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}),
-    ("anthropic", {"type": "code_execution_tool_result", "tool_use_id": "s", "content": {}}),
-    ("openai", {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"}),
-    ("openai", {"type": "web_search_call", "id": "ws_1", "status": "completed"}),
-    ("openai", {"type": "code_interpreter_call", "id": "ci_1", "code": "1"}),
-    ("openai", {"type": "image_generation_call", "id": "ig_1", "result": "x"}),
-    ("google_genai", {"type": "executable_code", "executable_code": "1", "language": 1}),
-    ("bedrock_converse", {"type": "reasoning_content", "reasoning_content": {"text": "Hm."}}),
-    ("openai", {"type": "a kind of the future", "id": "x_1"}),
-    ("openai", {"type": "non_standard", "value": {"type": "x"}}),
-]
+def wire(messages: list[BaseMessage], reader: str) -> tuple[str, list[str]]:
+    """Return the request that LangChain's integration builds, and the rules that it breaks."""
+    model: Any
+    if reader == "google":
+        model = ChatGoogleGenerativeAI(model="gemini-2.5-flash", api_key="k")
+        request: Any = model._prepare_request(messages)
+        contents = [one.model_dump(mode="json", exclude_none=True) for one in request["contents"]]
+        return json.dumps(contents), GeminiRules().faults({"contents": contents})
+    model, rules = {
+        "anthropic": (claude(max_tokens=9), AnthropicRules()),
+        "openai": (gpt(), ChatRules()),
+        "openai-responses": (gpt(use_responses_api=True), ResponsesRules()),
+    }[reader]
+    bound: Any = model.bind_tools([TOOL])
+    body = model._get_request_payload(messages, **bound.kwargs)
+    return json.dumps(body), rules.faults(json.loads(json.dumps(body)))
 
 
-@pytest.mark.parametrize(("writer", "block"), FOREIGN_BLOCKS, ids=lambda part: str(part)[:30])
-def test_only_text_of_another_provider_is_sent(writer: str, block: Json) -> None:
-    """Also block types that nobody had heard of when this was written."""
+TOOL = {"name": "f", "description": "F.", "parameters": {"type": "object"}}
+DATA = "SGVsbG8h"  # stands for what its writer alone can read, and is looked for on the wire
+
+
+# Blocks of an answer and who writes them: the rows of the table in docs/langchain.md.
+FOREIGN: Final[dict[str, tuple[str, Json]]] = {
+    "thinking": ("anthropic", {"type": "thinking", "thinking": DATA, "signature": DATA}),
+    "redacted thinking": ("anthropic", {"type": "redacted_thinking", "data": DATA}),
+    "reasoning": (
+        "openai",
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": DATA},
+    ),
+    "reasoning (standard)": ("google_genai", {"type": "reasoning", "reasoning": DATA}),
+    "reasoning_content": (
+        "bedrock_converse",
+        {"type": "reasoning_content", "reasoning_content": {"text": DATA, "signature": DATA}},
+    ),
+    "search of Anthropic's": (
+        "anthropic",
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": DATA, "input": {}},
+    ),
+    "result of Anthropic's search": (
+        "anthropic",
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [DATA]},
+    ),
+    "search of OpenAI's": (
+        "openai",
+        {"type": "web_search_call", "id": DATA, "status": "completed"},
+    ),
+    "image made by OpenAI": (
+        "openai",
+        {"type": "image_generation_call", "id": "i", "result": DATA},
+    ),
+    "image made by Google": (
+        "google_genai",
+        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"}},
+    ),
+    "code run by Google": (
+        "google_genai",
+        {"type": "executable_code", "executable_code": DATA, "language": "PYTHON"},
+    ),
+    "server tool (standard)": (
+        "anthropic",
+        {"type": "server_tool_call", "id": "s", "name": "web_search", "args": {"q": DATA}},
+    ),
+    "citations": (
+        "anthropic",
+        {"type": "text", "text": "Hi.", "citations": [{"encrypted_index": DATA}]},
+    ),
+    "annotations": (
+        "openai",
+        {"type": "text", "text": "Hi.", "annotations": [{"url": DATA}], "id": "msg_1"},
+    ),
+    "refusal": ("openai", {"type": "refusal", "refusal": "No."}),
+    "of the future": ("openai", {"type": "of the future", "id": DATA}),
+    "not standard": ("openai", {"type": "non_standard", "value": {"type": DATA}}),
+}
+THINKING = FOREIGN["thinking"][1]
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_only_text_of_another_provider_is_sent(name: str) -> None:
+    """Also block types that nobody had heard of when this was written; its writer gets all."""
+    writer, block = FOREIGN[name]
     message = by(writer, [block, TEXT])
+    text = {"citations": "Hi.", "annotations": "Hi.", "refusal": "No."}.get(name, "")
     for reader in READERS:
         mine = reader.partition("_")[0] in writer or (reader == "azure" and writer == "openai")
         if mine or (reader, writer) == ("amazon_bedrock", "bedrock_converse"):
             assert sent(message, reader) is message
         else:
-            assert sent(message, reader).content == "Hi."
+            assert sent(message, reader).content == f"{text}Hi."
+    for reader in ("openai", "openai-responses", "anthropic", "google"):
+        if writer.partition("_")[0] != reader.partition("-")[0]:
+            history = [HumanMessage("Q."), message, HumanMessage("And?")]
+            body, faults = wire(sent_to(reader, history), reader)
+            assert (faults, DATA in body) == ([], False)
 
 
 @pytest.mark.parametrize(
@@ -94,6 +173,13 @@ def test_blocks_tell_who_wrote_a_message_that_does_not(writers: list[str], block
     message = by(None, [block, TEXT])
     for reader in [*READERS, "house"]:
         assert (sent(message, reader) is message) is (reader in writers), reader
+
+
+def test_types_that_one_provider_writes_go_to_no_other() -> None:
+    """Each type of the table of writers, unmarked, is dropped for a provider that is not named."""
+    for kind in takers("blocks"):
+        message = AIMessage([{"type": kind, "data": DATA}, "A."])
+        assert DATA not in str(sent_to("house", [message]))
 
 
 @in_turn(
@@ -147,23 +233,18 @@ def test_ids_on_a_server_stay_there(name: str) -> None:
         assert sent(answer, "openai").response_metadata["id"] == name  # nobody says whose account
 
 
-def test_a_refusal_is_text_to_others() -> None:
-    """It is what was said."""
-    block = by("openai", [{"type": "refusal", "refusal": "No."}])
-    keyword = by("openai", "", additional_kwargs={"refusal": "No."})
-    assert sent(block, "anthropic").content == sent(keyword, "anthropic").content == "No."
-
-
 def test_text_keeps_its_order_without_ids_and_citations() -> None:
-    """Text around thinking and calls, whatever each provider puts beside it."""
+    """Text around thinking and calls, whatever each provider puts beside it; a refusal is text."""
     blocks = [
         "One ",
-        {"type": "thinking", "thinking": "Hm.", "signature": "s"},
+        THINKING,
         {"type": "text", "text": "two ", "citations": [{"encrypted_index": "e"}]},
         {"type": "output_text", "text": "three", "annotations": []},
         {"type": "text", "text": None},
     ]
     assert sent(by("anthropic", blocks), "openai").content == "One two three"
+    keyword = by("openai", "", additional_kwargs={"refusal": "No."})
+    assert sent(keyword, "anthropic").content == "No."
 
 
 def test_standard_blocks_are_read_as_text_too() -> None:
@@ -176,7 +257,7 @@ def test_standard_blocks_are_read_as_text_too() -> None:
     assert read.content_blocks == [TEXT]
 
 
-@pytest.mark.parametrize("content", [[FOREIGN_BLOCKS[0][1]], [FOREIGN_BLOCKS[0][1], "\n"]])
+@pytest.mark.parametrize("content", [[THINKING], [THINKING, "\n"]])
 def test_an_answer_of_which_nothing_is_left_is_left_out(content: Any) -> None:
     """Blank text counts as nothing; a call counts."""
     history = [HumanMessage("Q."), by("anthropic", content), HumanMessage("?")]
@@ -188,6 +269,9 @@ def test_an_answer_of_which_nothing_is_left_is_left_out(content: Any) -> None:
         {"invalid_tool_calls": [broken]},
     ):
         assert sent(by("anthropic", content, **calls), "openai").content == ""
+
+
+# Tool-call ids: valid for the reader, and distinct over the whole history (AN-011).
 
 
 LONG = "call_" + "x" * 60
@@ -231,6 +315,166 @@ def test_ids_that_a_provider_made_itself_are_its_own() -> None:
     assert sent_to("openai", list(history)) == history
 
 
+def calls(*ids: str) -> AIMessage:
+    return AIMessage("", tool_calls=[tool_call(name="f", args={}, id=one) for one in ids])
+
+
+def result(call_id: str, text: str = "R.") -> ToolMessage:
+    return ToolMessage(text, tool_call_id=call_id)
+
+
+def test_a_result_belongs_to_the_latest_call() -> None:
+    """A call without a result, such as of a turn that was cancelled, takes nobody else's."""
+    history = [calls("a"), HumanMessage("Never mind."), calls("a"), result("a")]
+    sent = sent_to("anthropic", history)
+    again, answer = sent[2:]
+    assert isinstance(again, AIMessage)
+    assert isinstance(answer, ToolMessage)
+    assert again.tool_calls[0]["id"] == answer.tool_call_id != "a"
+
+
+def test_blocks_and_invalid_calls_are_renamed_alike() -> None:
+    """What stands in the content is the call that is listed, and goes where it has a new id."""
+    block = {"type": "tool_use", "id": "a", "name": "f", "input": {}}
+    listed = [tool_call(name="f", args={}, id="a")]
+    broken = [invalid_tool_call(name="f", args="{", id="a", error=None)]
+    answer = {"type": "tool_result", "tool_use_id": "a", "content": "R."}
+    history: list[BaseMessage] = [
+        AIMessage([block], tool_calls=listed),
+        HumanMessage([answer]),
+        AIMessage([block], tool_calls=listed),
+        HumanMessage([answer]),
+        AIMessage([block], tool_calls=listed),
+        result("a"),
+        AIMessage("", invalid_tool_calls=broken),
+    ]
+    sent: list[Any] = sent_to("anthropic", history)
+    first, second, third, fourth = (sent[place] for place in (0, 2, 4, 6))
+    assert first.content == [block]
+    assert second.content == third.content == ""
+    assert second.tool_calls[0]["id"] == sent[3].content[0]["tool_use_id"]
+    assert third.tool_calls[0]["id"] == sent[5].tool_call_id
+    names = {
+        "a",
+        second.tool_calls[0]["id"],
+        third.tool_calls[0]["id"],
+        fourth.invalid_tool_calls[0]["id"],
+    }
+    assert len(names) == 4
+
+
+def test_a_result_and_its_block_are_one_result() -> None:
+    """Parallel calls under one id: a result that says its id twice takes one of theirs.
+
+    What a tool's message says of a call that is not its own keeps its id.
+    """
+    told = [
+        ToolMessage([{"type": "tool_result", "tool_use_id": "a"}], tool_call_id="a")
+        for _ in range(2)
+    ]
+    other = ToolMessage([{"type": "tool_result", "tool_use_id": "b"}], tool_call_id="a")
+    sent: list[Any] = sent_to("anthropic", [calls("a", "a"), *told, calls("a"), other])
+    ids = [call["id"] for one in (sent[0], sent[3]) for call in one.tool_calls]
+    assert [one.tool_call_id for one in (*sent[1:3], sent[4])] == ids
+    assert [one.content[0]["tool_use_id"] for one in (*sent[1:3], sent[4])] == [*ids[:2], "b"]
+    assert len({*ids}) == 3
+
+
+@pytest.mark.parametrize("reader", ["google_genai", "house"])
+def test_who_does_not_look_at_ids_gets_them_as_they_are(reader: str) -> None:
+    """Gemini goes by names, and of a server that is not known nothing is assumed."""
+    history = [calls("a"), result("a"), calls("a"), result("a")]
+    assert sent_to(reader, history) is history
+
+
+@pytest.mark.parametrize(("name", "rules"), [("openai", ChatRules), ("anthropic", AnthropicRules)])
+def test_strict_providers_accept_the_history(name: str, rules: Any, providers: Any) -> None:
+    """AN-011 on the wire: two rounds under one id, asked of whoever did not write them."""
+    provider = providers.new(name, rules=rules())
+    dead = providers.new("openai-dead")
+    dead.fail(503)
+    model = FallbackChatModel(model_at(dead), model_at(provider))
+    history = [HumanMessage("Q."), calls("a", "a"), result("a", "1"), result("a", "2")]
+    model.bind_tools([TOOL]).invoke([*history, calls("a"), result("a", "3")])
+    assert not provider.refused
+    assert len(provider.requests) == 1
+
+
+TEXTS = st.text(max_size=8)
+TEXT_BLOCKS: Any = st.one_of(
+    TEXTS,
+    st.builds(lambda text: {"type": "text", "text": text}, TEXTS),
+    st.builds(lambda text: {"type": "text", "text": text, "index": 0, **MARK}, TEXTS),
+)
+INPUTS: Any = st.one_of(TEXTS, st.lists(TEXT_BLOCKS, max_size=4))
+BLOCKS = st.one_of(TEXT_BLOCKS, st.sampled_from([block for _, block in FOREIGN.values()]))
+ANSWERS: Any = st.one_of(TEXTS, st.lists(BLOCKS, max_size=4))
+IDS = st.lists(st.sampled_from(["a", "b", "a.b:0", "step00000", "x" * 70]), max_size=4)
+
+
+@st.composite
+def histories(draw: st.DrawFn) -> list[BaseMessage]:
+    """Draw rounds of a question, an answer with calls, broken ones too, and the results."""
+    history: list[BaseMessage] = []
+    for _ in range(draw(st.integers(0, 3))):
+        broken, valid = draw(IDS), draw(IDS)
+        history.append(draw(st.sampled_from([HumanMessage, SystemMessage]))(draw(INPUTS)))
+        extra = draw(st.sampled_from([{}, {"refusal": None}, {"reasoning": {"id": "rs_1"}}]))
+        history.append(
+            by(
+                draw(st.sampled_from([*WRITERS, None, "house"])),
+                draw(ANSWERS),
+                tool_calls=[tool_call(name="f", args={"a": one}, id=one) for one in valid],
+                invalid_tool_calls=[
+                    invalid_tool_call(name="f", args="{", id=one, error=None) for one in broken
+                ],
+                additional_kwargs=extra,
+                id=draw(st.sampled_from([None, "msg_1", "lc_1"])),
+            )
+        )
+        history += [ToolMessage(draw(INPUTS), tool_call_id=one) for one in (*valid, *broken)]
+    return history
+
+
+def _writer_of(message: BaseMessage) -> Any:
+    return message.response_metadata.get("model_provider")
+
+
+def calls_in(history: list[BaseMessage]) -> list[Any]:
+    answers = [one for one in history if isinstance(one, AIMessage)]
+    return [call for one in answers for call in (*one.tool_calls, *one.invalid_tool_calls)]
+
+
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # speed is not the point
+@given(histories(), st.sampled_from([*READERS, "house"]))
+def test_what_holds_for_every_history(history: list[BaseMessage], reader: str) -> None:
+    """Nothing is mutated, a second time changes nothing, text is kept, each result has its call.
+
+    Where a provider looks at ids they are valid and distinct, but for those that it made itself.
+    """
+    before = deepcopy(history)
+
+    read = sent_to(reader, history)
+
+    assert history == before
+    assert (sent_to(reader, read) is read, read != history or read is history) == (True, True)
+    said = "".join(str(one.text) for one in history if str(one.text).strip())
+    assert "".join(str(one.text) for one in read if str(one.text).strip()) == said
+    asked, now = calls_in(history), calls_in(read)
+    assert [(call["name"], call["args"]) for call in now] == [
+        (call["name"], call["args"]) for call in asked
+    ]
+    ids = [call["id"] for call in now]
+    assert [one.tool_call_id for one in read if isinstance(one, ToolMessage)] == ids
+    if reader in VALID:
+        assert len({*ids}) == len(ids)
+        kept = {call["id"] for call in asked if any(map(_writer_of, history))}
+        assert all(re.fullmatch(VALID[reader], one) for one in {*ids} - kept)
+
+
+# What goes where it is known.
+
+
 MARKED: list[Any] = [
     {**TEXT, **MARK},
     {**TEXT, "extras": {**MARK, "a": 1}},
@@ -258,69 +502,6 @@ def test_a_block_that_is_only_a_marker_goes_with_it() -> None:
     message = HumanMessage([TEXT, {"cachePoint": {"type": "default"}}])
     assert sent(message, "anthropic").content == [TEXT]
     assert sent(message, "bedrock_converse") is message
-
-
-TEXTS = st.text(max_size=8)
-TEXT_BLOCKS: Any = st.one_of(
-    TEXTS,
-    st.builds(lambda text: {"type": "text", "text": text}, TEXTS),
-    st.builds(lambda text: {"type": "text", "text": text, "index": 0, **MARK}, TEXTS),
-)
-INPUTS: Any = st.one_of(TEXTS, st.lists(TEXT_BLOCKS, max_size=4))
-BLOCKS = st.one_of(TEXT_BLOCKS, st.sampled_from([block for _, block in FOREIGN_BLOCKS]))
-ANSWERS: Any = st.one_of(TEXTS, st.lists(BLOCKS, max_size=4))
-IDS = st.one_of(
-    st.text("ab.:_-", min_size=1, max_size=3), st.text("ab.:", min_size=39, max_size=70)
-)
-
-
-@st.composite
-def histories(draw: st.DrawFn) -> list[BaseMessage]:
-    """Draw rounds of a question, an answer that calls tools, and the results."""
-    history: list[BaseMessage] = []
-    for _ in range(draw(st.integers(0, 3))):
-        names = draw(st.lists(IDS, max_size=2, unique=True))
-        history.append(draw(st.sampled_from([HumanMessage, SystemMessage]))(draw(INPUTS)))
-        calls = [tool_call(name="f", args={"a": name}, id=name) for name in names]
-        extra = draw(st.sampled_from([{}, {"refusal": None}, {"reasoning": {"id": "rs_1"}}]))
-        history.append(
-            by(
-                draw(st.sampled_from([*WRITERS, None, "house"])),
-                draw(ANSWERS),
-                tool_calls=calls,
-                additional_kwargs=extra,
-                id=draw(st.sampled_from([None, "msg_1", "lc_1"])),
-            )
-        )
-        history += [ToolMessage(draw(INPUTS), tool_call_id=name) for name in names]
-    return history
-
-
-def _text(message: BaseMessage) -> str:
-    return str(message.text)
-
-
-@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])  # speed is not the point
-@given(histories(), st.sampled_from([*READERS, "house"]))
-def test_what_holds_for_every_history(history: list[BaseMessage], reader: str) -> None:
-    """Nothing is mutated, a second time changes nothing, text and pairs of ids are kept."""
-    before = deepcopy(history)
-
-    read = sent_to(reader, history)
-
-    assert history == before
-    assert sent_to(reader, read) is read
-    said = "".join(_text(message) for message in history if _text(message).strip())
-    assert "".join(_text(message) for message in read if _text(message).strip()) == said
-    asked = [call for one in history if isinstance(one, AIMessage) for call in one.tool_calls]
-    now = [call for one in read if isinstance(one, AIMessage) for call in one.tool_calls]
-    assert [(call["name"], call["args"]) for call in now] == [
-        (call["name"], call["args"]) for call in asked
-    ]
-    results = [one.tool_call_id for one in read if isinstance(one, ToolMessage)]
-    assert [call["id"] for call in now] == results
-    if read == history:
-        assert read is history
 
 
 EVERY = {*READERS, "anthropic-bedrock", "fireworks", "groq", "house"}
@@ -367,12 +548,8 @@ def test_other_settings_travel() -> None:
         "extra_headers": {"traceparent": "00-1"},
         "of_the_future": 1,
     }
-    before = deepcopy(given_settings)
     for reader in (*READERS, "house"):
-        travelled = Provider.named(reader).settings(given_settings)
-        assert travelled == given_settings
-        assert travelled is not given_settings
-    assert given_settings == before
+        assert Provider.named(reader).settings(given_settings) == given_settings
 
 
 def test_tools_lose_markers_too() -> None:
