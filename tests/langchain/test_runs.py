@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, TypedDict
+from typing import Annotated, Any, TypedDict
 
 import pytest
 from langchain_core.callbacks import get_usage_metadata_callback
@@ -17,9 +17,6 @@ from honcho_fallback_langchain import FallbackChatModel
 from tests.helpers.chat_models import USAGE, alive, chat, dead, failing_over
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS, Runs
 
-if TYPE_CHECKING:
-    from langchain_core.runnables import Runnable
-
 # The third version of the events is in beta.
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 
@@ -30,31 +27,23 @@ SECRET = "the provider's own words"
 
 @pytest.mark.parametrize("verb", VERBS)
 async def test_each_attempt_is_a_run_under_the_calls_one_run(verb: str) -> None:
-    """Whatever the verb, each run that started ends once, the failed ones as errors."""
-    runs = Runs()
+    """Whatever the verb, each run that started ends once, the failed ones as errors.
 
-    said = await VERBS[verb](failing_over(), "hi", {"callbacks": [runs]})
-
-    assert said == "from backup"
-    root = runs.check()
-    assert (root.kind, root.name, root.ends) == ("chain", "FallbackChatModel", ["end"])
-    assert runs.children(root) == runs.models
-    assert [run.ends for run in runs.models] == [["error"], ["end"]]
-    assert [run.metadata["ls_model_name"] for run in runs.models] == ["primary", "backup"]
-
-
-@pytest.mark.parametrize("verb", VERBS)
-async def test_a_call_in_a_chain_is_a_run_of_that_chain(verb: str) -> None:
-    """The attempts stay under the model's run, and the model's run under the chain's."""
-    runs = Runs()
-    chain: Runnable[Any, Any] = RunnableLambda(lambda text: [("human", text)]) | failing_over()
-
-    assert await VERBS[verb](chain, "hi", {"callbacks": [runs]}) == "from backup"
-
-    root = runs.check()
-    assert root.name == "RunnableSequence"
-    (call,) = [run for run in runs.children(root) if run.name == "FallbackChatModel"]
-    assert [run.parent for run in runs.models] == [call.id, call.id]
+    In a chain the call's run lies under the chain's.
+    """
+    for chained in (False, True):
+        runs, model = Runs(), failing_over()
+        prompt: Any = RunnableLambda(lambda text: [("human", text)])
+        asked = prompt | model if chained else model
+        assert await VERBS[verb](asked, "hi", {"callbacks": [runs]}) == "from backup"
+        root = runs.check()
+        assert root.name == ("RunnableSequence" if chained else "FallbackChatModel")
+        (call,) = [run for run in runs.all.values() if run.name == "FallbackChatModel"]
+        assert call is root or call.parent == root.id
+        assert (call.kind, call.ends) == ("chain", ["end"])
+        assert runs.children(call) == runs.models
+        assert [run.ends for run in runs.models] == [["error"], ["end"]]
+        assert [run.metadata["ls_model_name"] for run in runs.models] == ["primary", "backup"]
 
 
 @pytest.mark.parametrize("verb", ["stream_events v3", "astream_events v3"])
@@ -132,70 +121,38 @@ async def test_name_tags_metadata_and_id_of_a_call(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
 async def test_where_nobody_answers_every_run_is_an_error(verb: str) -> None:
-    """The call's own run as well; the error is what the caller sees."""
-    runs = Runs()
-    model = FallbackChatModel(dead("a"), dead("b")).with_fallback_config(max_attempts=2)
-
-    with pytest.raises(FallbackExhausted):
-        await VERBS[verb](model, "hi", {"callbacks": [runs]})
-
-    root = runs.check()
-    assert {*map(tuple, (run.ends for run in runs.all.values()))} == {("error",)}
-    assert isinstance(root.error, FallbackExhausted)
+    """The call's own run as well; the error is what the caller sees, a stream's break included."""
+    exhausted = FallbackChatModel(dead("a"), dead("b"), max_attempts=2)
+    broken = FallbackChatModel(chat("primary", ["par", StatusError(503)]), alive())
+    scenes: list[Any] = [(exhausted, FallbackExhausted, 2)]
+    if "stream" in verb:
+        scenes.append((broken, StreamInterrupted, 1))
+    for model, error, attempts in scenes:
+        runs = Runs()
+        with pytest.raises(error):
+            await VERBS[verb](model, "hi", {"callbacks": [runs]})
+        assert isinstance(runs.check().error, error)
+        assert [run.ends for run in runs.all.values()] == [["error"]] * (1 + attempts)
 
 
 @pytest.mark.parametrize("verb", ["stream", "astream"])
-async def test_a_stream_that_breaks_ends_its_runs_as_errors(verb: str) -> None:
-    """After content there is no switch, so no second attempt either."""
-    runs = Runs()
-    model = FallbackChatModel(chat("primary", ["par", StatusError(503)]), alive())
+async def test_a_reader_who_stops_early_ends_every_run_once(verb: str) -> None:
+    """That is no error of the call's: its run ends with what was read.
 
-    with pytest.raises(StreamInterrupted):
-        await VERBS[verb](model, "hi", {"callbacks": [runs]})
-
-    assert runs.check().ends == ["error"]
-    assert [run.ends for run in runs.models] == [["error"]]
-
-
-async def test_a_reader_who_stops_early_ends_every_run_once() -> None:
-    """That is no error of the call's: its run ends with what was read."""
-    runs = Runs()
-    model = FallbackChatModel(dead(), alive("backup", "a", "b", "c"))
-
-    chunks = model.stream("hi", {"callbacks": [runs]})
-    said = next(chunk.text for chunk in chunks if chunk.text)
-    chunks.close()
-
-    root = runs.check()
-    assert (root.ends, root.output.text) == (["end"], said)
-
-
-async def test_an_async_reader_who_stops_early_ends_every_run_once() -> None:
-    """The same for `aclose`."""
-    runs = Runs()
-    model: Any = FallbackChatModel(dead(), alive("backup", "a", "b", "c"))
-
-    chunks = model.astream("hi", {"callbacks": [runs]})
+    The candidate's stream is closed there and then, not when memory is collected.
+    """
+    runs, primary, backup = Runs(), dead(), alive("backup", "a", "b", "c")
+    chunks: Any = getattr(FallbackChatModel(primary, backup), verb)("hi", {"callbacks": [runs]})
     said = ""
     while not said:
-        said = (await anext(chunks)).text
-    await chunks.aclose()
-
+        said = (next(chunks) if verb == "stream" else await anext(chunks)).text
+    if verb == "stream":
+        chunks.close()
+    else:
+        await chunks.aclose()
     root = runs.check()
     assert (root.ends, root.output.text) == (["end"], said)
-
-
-@pytest.mark.parametrize("verb", ["stream", "astream"])
-async def test_a_streams_run_ends_with_the_whole_message(verb: str) -> None:
-    """Tracers show what was said, with the usage, not the last chunk."""
-    runs = Runs()
-
-    await VERBS[verb](failing_over(), "hi", {"callbacks": [runs]})
-
-    whole = runs.check().output
-    assert isinstance(whole, AIMessageChunk)
-    assert (whole.text, whole.usage_metadata) == ("from backup", USAGE)
-    assert whole.response_metadata["fallback"]["is_fallback"] is True
+    assert (primary.closed, backup.closed) == (["left"], ["left"])
 
 
 @pytest.mark.parametrize("verb", VERBS)
