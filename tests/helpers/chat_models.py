@@ -231,6 +231,28 @@ def claude(**fields: Any) -> ChatAnthropic:
     return ChatAnthropic(**{**given, **fields})
 
 
+# Each package only where it is used.
+
+
+def gemini(**fields: Any) -> BaseChatModel:
+    from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415 # see above
+
+    given = {"model": "gemini-2.5-flash", "api_key": "k", "base_url": NOWHERE}
+    return ChatGoogleGenerativeAI(**{**given, **fields})
+
+
+def groq(**fields: Any) -> BaseChatModel:
+    from langchain_groq import ChatGroq  # noqa: PLC0415 # see above
+
+    return ChatGroq(**{"model": "llama", "api_key": "k", "base_url": NOWHERE, **fields})
+
+
+def mistral(**fields: Any) -> BaseChatModel:
+    from langchain_mistralai import ChatMistralAI  # noqa: PLC0415 # see above
+
+    return ChatMistralAI(**{"model": "mistral", "api_key": "k", "base_url": NOWHERE, **fields})
+
+
 def serve(
     providers: ProviderServer, kind: str, text: str = "", *, key: str | None = None, **reply: Any
 ) -> Provider:

@@ -23,14 +23,13 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.tool import invalid_tool_call, tool_call
 from langchain_core.tools import StructuredTool
-from langchain_google_genai import ChatGoogleGenerativeAI
 
 from honcho_fallback import Target
 from honcho_fallback.providers import Provider
 from honcho_fallback.providers._provider import takers
 from honcho_fallback_langchain import FallbackChatModel
 from honcho_fallback_langchain._message_history import tools_for
-from tests.helpers.chat_models import claude, gpt, model_at
+from tests.helpers.chat_models import claude, gemini, gpt, model_at
 from tests.helpers.histories import fallback_at, sent_to
 from tests.helpers.pairwise import in_turn
 from tests.helpers.strict import AnthropicRules, ChatRules, GeminiRules, ResponsesRules
@@ -65,7 +64,7 @@ def wire(messages: list[BaseMessage], reader: str) -> tuple[str, list[str]]:
     """Return the request that LangChain's integration builds, and the rules that it breaks."""
     model: Any
     if reader == "google":
-        model = ChatGoogleGenerativeAI(model="gemini-2.5-flash", api_key="k")
+        model = gemini()
         request: Any = model._prepare_request(messages)
         contents = [one.model_dump(mode="json", exclude_none=True) for one in request["contents"]]
         return json.dumps(contents), GeminiRules().faults({"contents": contents})

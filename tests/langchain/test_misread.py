@@ -10,11 +10,10 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
-from langchain_google_genai import ChatGoogleGenerativeAI
 
 from honcho_fallback import FallbackExhausted, StreamInterrupted
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
-from tests.helpers.chat_models import alive, gpt, model_at, serve
+from tests.helpers.chat_models import alive, gemini, gpt, model_at, serve
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
@@ -198,8 +197,8 @@ async def test_a_keyword_that_gemini_does_not_know_goes_to_the_next(
     """Its SDK says so with pydantic's error, before a request."""
     down, last = serve(providers, "openai", status=503), serve(providers, "openai", "heard")
     google = serve(providers, "google", "no")
-    gemini = ChatGoogleGenerativeAI(model="gemini-2.5-flash", api_key="k", base_url=google.url)
-    chain = FallbackChatModel(model_at(down), gemini, model_at(last))
+    strict = gemini(base_url=google.url)
+    chain = FallbackChatModel(model_at(down), strict, model_at(last))
     answer = await ask(chain.bind(max_completion_tokens=9), verb, "hi")
     marks = [one.get("kind") for one in answer.response_metadata["fallback"]["attempts"]]
     assert marks == ["overloaded", "unsupported", None]

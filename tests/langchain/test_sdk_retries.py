@@ -20,9 +20,10 @@ from langchain_core.runnables import (
     RunnableParallel,
     RunnableSerializable,
 )
-from langchain_core.tools import tool
 
-from honcho_fallback_langchain._sdk import without_sdk_retries
+from honcho_fallback_langchain import without_sdk_retries
+from tests.helpers.chat_models import NOWHERE, claude, gemini, gpt, groq, look_up, mistral
+from tests.helpers.chat_runs import ainvoke, astream, invoke, stream
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -40,55 +41,37 @@ pytestmark = [
 SLOW_DOWN = {"error": {"message": "slow down", "type": "rate_limit_error", "code": 429}}
 
 
-def openai(url: str, **fields: Any) -> BaseChatModel:
-    from langchain_openai import ChatOpenAI  # noqa: PLC0415  # each package only where it is used
+def at(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a maker of models at an address."""
 
-    return ChatOpenAI(**{"model": "gpt-5.5", "api_key": "k", "base_url": url, **fields})
+    def made(url: str, **fields: Any) -> Any:
+        return make(base_url=url, **fields)
+
+    made.__name__ = make.__name__
+    return made
 
 
-def responses(url: str, **fields: Any) -> BaseChatModel:
+openai, anthropic, google = at(gpt), at(claude), at(gemini)
+
+
+def responses(url: str, **fields: Any) -> Any:
     return openai(url, use_responses_api=True, **fields)
 
 
-def azure(url: str, **fields: Any) -> BaseChatModel:
+def azure(url: str, **fields: Any) -> Any:
     from langchain_openai import AzureChatOpenAI  # noqa: PLC0415
 
     where = {"azure_endpoint": url, "azure_deployment": "d", "api_version": "1"}
     return AzureChatOpenAI(**{**where, "api_key": "k", **fields})
 
 
-def anthropic(url: str, **fields: Any) -> BaseChatModel:
-    from langchain_anthropic import ChatAnthropic  # noqa: PLC0415
-
-    return ChatAnthropic(**{"model": "claude-sonnet-5", "api_key": "k", "base_url": url, **fields})
-
-
-def google(url: str, **fields: Any) -> BaseChatModel:
-    from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415
-
-    given = {"model": "gemini-2.5-flash", "api_key": "k", "base_url": url, **fields}
-    return ChatGoogleGenerativeAI(**given)
-
-
-def groq(url: str, **fields: Any) -> BaseChatModel:
-    from langchain_groq import ChatGroq  # noqa: PLC0415
-
-    return ChatGroq(**{"model": "llama", "api_key": "k", "base_url": url, **fields})
-
-
-def mistral(url: str, **fields: Any) -> BaseChatModel:
-    from langchain_mistralai import ChatMistralAI  # noqa: PLC0415
-
-    return ChatMistralAI(**{"model": "mistral", "api_key": "k", "base_url": url, **fields})
-
-
-def litellm(url: str, **fields: Any) -> BaseChatModel:
+def litellm(url: str, **fields: Any) -> Any:
     from langchain_litellm import ChatLiteLLM  # noqa: PLC0415
 
     return ChatLiteLLM(**{"model": "openai/gpt-5.5", "api_key": "k", "api_base": url, **fields})
 
 
-EVERY = [openai, responses, azure, anthropic, google, groq, mistral, litellm]
+EVERY = [openai, responses, azure, anthropic, google, at(groq), at(mistral), litellm]
 
 # What a copy may hold otherwise than its original, over all integrations.
 MUST_CHANGE = {
@@ -99,23 +82,6 @@ MUST_CHANGE = {
     "root_async_client",
     "root_client",
 }
-
-
-async def invoke(model: Runnable[Any, Any]) -> None:
-    model.invoke("hi")
-
-
-async def ainvoke(model: Runnable[Any, Any]) -> None:
-    await model.ainvoke("hi")
-
-
-async def stream(model: Runnable[Any, Any]) -> None:
-    list(model.stream("hi"))
-
-
-async def astream(model: Runnable[Any, Any]) -> None:
-    async for _ in model.astream("hi"):
-        pass
 
 
 VERBS = [invoke, ainvoke, stream, astream]
@@ -131,12 +97,12 @@ def busy(providers: ProviderServer) -> Provider:
 
 
 async def requests_by(
-    model: Runnable[Any, Any], verb: Callable[[Runnable[Any, Any]], Any], provider: Provider
+    model: Runnable[Any, Any], verb: Callable[..., Any], provider: Provider
 ) -> int:
     """Return how many requests one failing call sends."""
     before = len(provider.requests)
     with pytest.raises(Exception, match=r"429|slow down"):
-        await verb(model)
+        await verb(model, "hi")
     return len(provider.requests) - before
 
 
@@ -145,14 +111,14 @@ async def requests_by(
 async def test_a_call_sends_one_request(
     busy: Provider,
     make: Callable[..., BaseChatModel],
-    verb: Callable[[Runnable[Any, Any]], Any],
+    verb: Callable[..., Any],
 ) -> None:
     """Whatever the integration and however it is asked."""
     assert await requests_by(without_sdk_retries(make(busy.url)), verb, busy) == 1
 
 
 @pytest.mark.parametrize("verb", [invoke, ainvoke])
-async def test_mistral_does_not_dial_again(verb: Callable[[Runnable[Any, Any]], Any]) -> None:
+async def test_mistral_does_not_dial_again(verb: Callable[..., Any]) -> None:
     """It sends a refused answer once anyway, but a dropped connection five times, 4 s apart."""
     dials: list[int] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
@@ -160,7 +126,7 @@ async def test_mistral_does_not_dial_again(verb: Callable[[Runnable[Any, Any]], 
         drop.start()
         url = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with pytest.raises(httpx.RequestError):
-            await verb(without_sdk_retries(mistral(url)))
+            await verb(without_sdk_retries(mistral(base_url=url)), "hi")
         listener.shutdown(socket.SHUT_RDWR)
         drop.join()
     assert len(dials) == 1
@@ -187,50 +153,32 @@ def _state(model: BaseChatModel) -> dict[str, Any]:
 
 @pytest.mark.parametrize("used", [False, True], ids=["fresh", "used"])
 @pytest.mark.parametrize("make", EVERY)
-def test_the_original_stays_as_it_was(make: Callable[..., BaseChatModel], used: bool) -> None:
-    """The same values, the same clients, which retry as often as before."""
-    model = make("http://127.0.0.1:1")
-    if used:
-        _build_lazy_parts(model)
-    before, fields = _state(model), set(model.model_fields_set)
+def test_a_copy_differs_in_its_retries_alone(make: Callable[..., Any], used: bool) -> None:
+    """The original keeps its values and its clients, which retry as often as before."""
+    model = make(NOWHERE, temperature=0.5, max_tokens=7, metadata={"a": 1}, tags=["t"])
+    for name in ("_serialized", "_client", "_async_client") if used else ():
+        getattr(model, name, None)  # built on first use
+    before, given = _state(model), set(model.model_fields_set)
 
-    assert without_sdk_retries(model) is not model
+    copy = without_sdk_retries(model)
 
+    assert copy is not model
+    assert type(copy) is type(model)
     after = _state(model)
     assert after.keys() == before.keys()
     for name, value in before.items():
         assert after[name] is value or after[name] == value, name
-    assert model.model_fields_set == fields
-
-
-def _build_lazy_parts(model: BaseChatModel) -> None:
-    for name in ("_serialized", "_client", "_async_client"):
-        getattr(model, name, None)
-
-
-@pytest.mark.parametrize("make", EVERY)
-def test_every_other_field_is_kept(make: Callable[..., BaseChatModel]) -> None:
-    """A copy differs in what has to do with retries, and in nothing else."""
-    model = make(
-        "http://127.0.0.1:1", temperature=0.5, max_tokens=7, metadata={"a": 1}, tags=["t"]
-    )
-    copy = without_sdk_retries(model)
-
-    assert type(copy) is type(model)
-    changed = {
-        name
-        for name in type(model).model_fields
-        if getattr(copy, name) is not getattr(model, name)
-    }
+    assert model.model_fields_set == given <= copy.model_fields_set
+    fields = type(model).model_fields
+    changed = {name for name in fields if getattr(copy, name) is not getattr(model, name)}
     assert changed <= MUST_CHANGE
     assert copy.__pydantic_private__ == model.__pydantic_private__
-    assert copy.model_fields_set >= model.model_fields_set
 
 
-@pytest.mark.parametrize("make", [openai, azure, groq])
+@pytest.mark.parametrize("make", [openai, azure, at(groq)])
 def test_clients_share_their_connections(make: Callable[..., Any]) -> None:
     """No second pool is opened, and keys, hosts and headers come along."""
-    model = make("http://127.0.0.1:1", default_headers={"x-team": "a"})
+    model = make(NOWHERE, default_headers={"x-team": "a"})
     copy = without_sdk_retries(model)
     for name in ("client", "async_client"):
         old, new = getattr(model, name)._client, getattr(copy, name)._client
@@ -241,8 +189,12 @@ def test_clients_share_their_connections(make: Callable[..., Any]) -> None:
 
 
 async def test_a_client_that_was_built_already_is_derived_from(busy: Provider) -> None:
-    """ChatAnthropic builds its clients on first use; one that is there may be the user's own."""
+    """ChatAnthropic builds its clients on first use; one that is there may be the user's own.
+
+    What a trace shows of the copy is what the copy does.
+    """
     model: Any = anthropic(busy.url)
+    assert model._serialized["kwargs"].get("max_retries", 2) == 2
     assert await requests_by(model, invoke, busy) == 3
 
     copy: Any = without_sdk_retries(model)
@@ -251,13 +203,6 @@ async def test_a_client_that_was_built_already_is_derived_from(busy: Provider) -
     assert "_async_client" not in vars(copy)
     assert await requests_by(copy, invoke, busy) == 1
     assert await requests_by(copy, ainvoke, busy) == 1
-
-
-def test_a_copy_forgets_what_the_original_computed() -> None:
-    """What a trace shows of the model is what the model does."""
-    model: Any = anthropic("http://127.0.0.1:1")
-    assert model._serialized["kwargs"].get("max_retries", 2) == 2
-    copy: Any = without_sdk_retries(model)
     assert copy._serialized["kwargs"]["max_retries"] == 0
     assert copy._client_params["max_retries"] == 0
 
@@ -274,7 +219,7 @@ async def test_subclasses_are_known_by_their_base(busy: Provider) -> None:
 def test_litellm_keeps_its_other_model_kwargs() -> None:
     """They travel beside the retries; retries asked for there are turned off as well."""
     given = {"user": "u", "num_retries": 4, "max_retries": 4, "retry_policy": {"x": 1}}
-    model: Any = litellm("http://127.0.0.1:1", max_retries=4, model_kwargs=given)
+    model: Any = litellm(NOWHERE, max_retries=4, model_kwargs=given)
     copy: Any = without_sdk_retries(model)
     assert copy.model_kwargs == {"user": "u", "num_retries": 0, "max_retries": 0}
     assert copy.max_retries == 1  # counts attempts
@@ -290,12 +235,6 @@ def test_a_router_keeps_its_policy() -> None:
     deployment = {"model_name": "m", "litellm_params": {"model": "openai/m", "api_key": "k"}}
     model: Any = ChatLiteLLMRouter(router=Router(model_list=[deployment]))
     assert without_sdk_retries(model) is model
-
-
-@tool
-def look_up(word: str) -> str:
-    """Look a word up."""
-    return word
 
 
 PROMPT = ChatPromptTemplate.from_messages([("human", "{text}")])
@@ -333,7 +272,7 @@ COMPOSITES: dict[str, Callable[[Any, Any], Runnable[Any, Any]]] = {
 @pytest.mark.parametrize("name", COMPOSITES)
 def test_every_place_of_a_composite_is_reached(name: str) -> None:
     """Each of LangChain's ways to put models together; those that asked twice still do."""
-    one, two = openai("http://127.0.0.1:1"), openai("http://127.0.0.1:1")
+    one, two = openai(NOWHERE), openai(NOWHERE)
     composite = COMPOSITES[name](one, two)
 
     quiet = without_sdk_retries(composite)
@@ -345,7 +284,7 @@ def test_every_place_of_a_composite_is_reached(name: str) -> None:
     assert without_sdk_retries(quiet) is quiet
 
 
-@pytest.mark.parametrize("make", [openai, anthropic, groq])
+@pytest.mark.parametrize("make", [openai, anthropic, at(groq)])
 async def test_a_field_configured_per_call_keeps_it(
     busy: Provider, make: Callable[..., BaseChatModel]
 ) -> None:
@@ -375,22 +314,16 @@ def test_what_has_no_retries_passes_untouched(
     assert not caplog.records
 
 
-def _unknown(name: str, **fields: Any) -> BaseChatModel:
-    kinds = {field: type(value) for field, value in fields.items()}
-    kind: Any = type(name, (FakeListChatModel,), {"__annotations__": kinds, **fields})
-    model: BaseChatModel = kind(responses=["a"])
-    return model
-
-
 @pytest.mark.parametrize("field", ["max_retries", "num_retries", "retries"])
 def test_an_unknown_integration_is_named_once(
     field: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """It may retry, and only its user can turn that off: one warning per class says how."""
-    name = f"House_{field}"
-    model = _unknown(name, **{field: 2})
+    name, body = f"House_{field}", {"__annotations__": {field: int}, field: 2}
+    kind: Any = type(name, (FakeListChatModel,), body)
+    model = kind(responses=["a"])
     for _ in range(3):
-        assert without_sdk_retries(model | str).first is model  # type: ignore[attr-defined]
+        assert without_sdk_retries(model | str).first is model
     (record,) = caplog.records
     assert (record.name, record.levelno) == ("honcho_fallback", logging.WARNING)
     for word in (name, "max_retries=0", 'sdk_retries="keep"'):

@@ -10,7 +10,6 @@ from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
-from langchain_google_genai import ChatGoogleGenerativeAI
 
 from honcho_fallback import StreamInterrupted
 from honcho_fallback.testing import StatusError
@@ -25,6 +24,8 @@ from tests.helpers.chat_models import (
     chat,
     dead,
     failing_over,
+    gemini,
+    gpt,
     model_at,
 )
 from tests.helpers.chat_runs import VERBS, Runs
@@ -227,22 +228,16 @@ NULL = (
 ERROR = '{"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}'
 
 
-def gemini(provider: Any, **fields: Any) -> Any:
-    return ChatGoogleGenerativeAI(
-        model="g", api_key="k", base_url=provider.url, max_retries=1, **fields
-    )
-
-
 @pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 @pytest.mark.parametrize("verb", ["stream", "astream", "invoke", "ainvoke"])
-@pytest.mark.parametrize(("make", "sent"), [(model_at, NULL), (gemini, ERROR)])
+@pytest.mark.parametrize(("make", "sent"), [(gpt, NULL), (gemini, ERROR)])
 async def test_a_good_status_over_nothing_is_no_answer(
     providers: ProviderServer, verb: str, make: Any, sent: str
 ) -> None:
     """Null for choices, or Gemini's error document: the fallback is asked."""
     provider = providers.new("openai")
     provider.standing = Reply(events=[sent])
-    primary = make(provider, streaming=True)  # inside of invoke, too
+    primary = make(base_url=provider.url, max_retries=1, streaming=True)  # in invoke, too
     assert await VERBS[verb](FallbackChatModel(primary, alive()), "hi") == "from backup"
 
 

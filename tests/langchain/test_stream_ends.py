@@ -6,16 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import HumanMessage
-from langchain_google_genai import ChatGoogleGenerativeAI
-from langchain_groq import ChatGroq
-from langchain_mistralai import ChatMistralAI
-from langchain_openai import ChatOpenAI
 
 from honcho_fallback import FallbackPolicy, Target, check_response, classify, read_answer
 from tests.helpers import wire
-from tests.helpers.chat_models import look_up
+from tests.helpers.chat_models import claude, gemini, gpt, groq, look_up, mistral
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
@@ -25,36 +20,16 @@ if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
 
 
-def gpt(url: str, **fields: Any) -> Any:
-    return ChatOpenAI(**{"model": "gpt-5.5", "api_key": "k", "base_url": url, **fields})
+def responses(**fields: Any) -> Any:
+    return gpt(use_responses_api=True, **fields)
 
 
-def responses(url: str) -> Any:
-    return gpt(url, use_responses_api=True)
-
-
-def responses_in_v1(url: str) -> Any:
-    return gpt(url, use_responses_api=True, output_version="v1")
-
-
-def claude(url: str, **fields: Any) -> Any:
-    return ChatAnthropic(**{"model": "claude-sonnet-5", "api_key": "k", "base_url": url, **fields})
-
-
-def gemini(url: str) -> Any:
-    return ChatGoogleGenerativeAI(model="gemini-3-flash", api_key="k", base_url=url, max_retries=1)
-
-
-def groq(url: str, **fields: Any) -> Any:
-    return ChatGroq(**{"model": "llama", "api_key": "k", "base_url": url, **fields})
-
-
-def mistral(url: str) -> Any:
-    return ChatMistralAI(model_name="mistral", api_key="k", base_url=url)
+def responses_in_v1(**fields: Any) -> Any:
+    return responses(output_version="v1", **fields)
 
 
 # Who is asked, the form that it speaks, and in which event it says how its stream ended.
-MODELS: dict[str, tuple[Callable[[str], Any], wire.Form, str]] = {
+MODELS: dict[str, tuple[Callable[..., Any], wire.Form, str]] = {
     "openai": (gpt, wire.CHAT, '"finish_reason": "stop"'),
     "responses": (responses, wire.RESPONSES, "response.completed"),
     "responses in v1": (responses_in_v1, wire.RESPONSES, "response.completed"),
@@ -76,10 +51,11 @@ def cut(events: list[str], end: str) -> list[str]:
     return events[:last]
 
 
-def serving(providers: ProviderServer, make: Callable[[str], Any], events: list[str]) -> Any:
+def serving(providers: ProviderServer, make: Callable[..., Any], events: list[str]) -> Any:
     provider = providers.new("streams")
     provider.standing = Reply(events=events)
-    return make(provider.url)
+    retries = {"max_retries": 1} if make is gemini else {}  # the first request counts
+    return make(base_url=provider.url, **retries)
 
 
 async def read(model: Any, way: str) -> list[Any]:
@@ -123,7 +99,7 @@ CALL: Json = wire.chat_call("c1", "look_up", {"city": "Oslo"})
     ids=["openai", "groq", "mistral", "anthropic", "gemini"],
 )
 def test_a_whole_tool_call_passes(
-    providers: ProviderServer, make: Callable[[str], Any], form: wire.Form, answer: Json
+    providers: ProviderServer, make: Callable[..., Any], form: wire.Form, answer: Json
 ) -> None:
     """A stream that ends with a call has an end, too."""
     model = serving(providers, make, form.events(answer, {}, None))
@@ -140,7 +116,7 @@ ERROR = f"data: {json.dumps({'error': {'message': 'busy', 'code': 503}})}"
     "events", [[], ["data: [DONE]"], [ERROR[6:]]], ids=["none", "done", "json"]
 )
 def test_a_stream_without_an_event_switches(
-    providers: ProviderServer, make: Callable[[str], Any], events: list[str]
+    providers: ProviderServer, make: Callable[..., Any], events: list[str]
 ) -> None:
     """An error document or nothing under HTTP 200 is no answer, whoever finds out."""
     model = serving(providers, make, events)

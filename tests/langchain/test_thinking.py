@@ -11,12 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.messages import AIMessage, HumanMessage, ToolMessage
-from langchain_google_genai import ChatGoogleGenerativeAI
 
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers import wire
 from tests.helpers.agents import agent, last, run
-from tests.helpers.chat_models import Joke, claude, gpt, look_up
+from tests.helpers.chat_models import Joke, claude, gemini, gpt, look_up
 from tests.helpers.pairwise import in_pairs
 from tests.helpers.provider import Reply
 from tests.helpers.speakers import (
@@ -52,9 +51,7 @@ def model_of(speaker: Any, url: str) -> Any:
             name = f"claude-{speaker.mode}"
             return claude(base_url=url, max_tokens=2048, model=name, thinking=speaker.thinking)
         case Gemini():
-            return ChatGoogleGenerativeAI(
-                model="gemini-3-pro", api_key="k", base_url=url, max_retries=1
-            )
+            return gemini(base_url=url, max_retries=1)
         case _:
             return gpt(base_url=url, use_responses_api=isinstance(speaker, Responses))
 

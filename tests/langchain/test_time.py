@@ -13,6 +13,7 @@ from tests.helpers.chat_models import (
     Joke,
     asked_of,
     gpt,
+    groq,
     look_up,
     model_at,
     read_timeouts,
@@ -77,9 +78,7 @@ def test_the_shorter_time_counts(
     """The model's own timeout, or the attempt's."""
     up = serve(providers, "openai" if name == "groq" else name, "hello")
     if name == "groq":
-        from langchain_groq import ChatGroq  # noqa: PLC0415 # only here
-
-        given: Any = ChatGroq(model_name="llama", api_key="k", base_url=up.url, timeout=own)
+        given: Any = groq(base_url=up.url, timeout=own)
     else:
         given = model_at(up, timeout=own)
     model = FallbackChatModel(given, timeout=option)
