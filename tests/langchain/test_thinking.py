@@ -51,7 +51,7 @@ def model_of(speaker: Any, url: str) -> Any:
             name = f"claude-{speaker.mode}"
             return claude(base_url=url, max_tokens=2048, model=name, thinking=speaker.thinking)
         case Gemini():
-            return gemini(base_url=url, max_retries=1)
+            return gemini(base_url=url, model="gemini-3-pro", max_retries=1)
         case _:
             return gpt(base_url=url, use_responses_api=isinstance(speaker, Responses))
 
