@@ -9,36 +9,18 @@ import sys
 from typing import Any
 
 import pytest
-from langchain_anthropic import ChatAnthropic
 from langchain_core.load import dumps
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
-from langchain_openai import ChatOpenAI
 
-from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
-from tests.helpers.chat_models import alive, dead, failing_over
+from honcho_fallback import ApiKey
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
+from tests.helpers.canaries import KEY, canaries_in
+from tests.helpers.chat_models import alive, claude, dead, failing_over, gpt
 
 # Single calls outside of turns are meant to stand alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
-
-SECRETS = ("sk-openai-secret", "sk-anthropic-secret")
-
-
-def models() -> tuple[Any, Any]:
-    given: list[dict[str, Any]] = [
-        {"api_key": secret, "base_url": "http://127.0.0.1:1"} for secret in SECRETS
-    ]
-    gpt = ChatOpenAI(model="gpt-5.5", **given[0])
-    return gpt, ChatAnthropic(model="claude-sonnet-5", **given[1])
-
-
-def chat_model() -> FallbackChatModel:
-    return FallbackChatModel(*models())
-
-
-def chain() -> FallbackRunnable[Any, Any]:
-    return FallbackRunnable(*(model | StrOutputParser() for model in models()))
 
 
 def text(message: Any) -> str:
@@ -76,13 +58,13 @@ def test_a_copy_answers_as_the_original(make: Any, way: str) -> None:
 @pytest.mark.parametrize("way", ["pickle", "deepcopy", "deep model_copy"])
 def test_a_chain_is_copied_where_its_candidates_are(way: str) -> None:
     """Anthropic's are; OpenAI's hold a client with a lock, and a reference is all there is."""
-    made = FallbackChatModel(models()[1], models()[1], agent="a")
+    made = FallbackChatModel(claude(), claude(), agent="a")
     copied = COPIES[way](made)
     assert copied.candidates[0] is not made.candidates[0]
     assert [one.name for one in copied.policy.targets] == [one.name for one in made.policy.targets]
     assert copied.policy.agent == "a"
     with pytest.raises(TypeError, match="RLock"):
-        COPIES[way](chat_model())
+        COPIES[way](FallbackChatModel(gpt(), claude()))
 
 
 def test_a_chains_schemas_are_its_primarys() -> None:
@@ -91,14 +73,6 @@ def test_a_chains_schemas_are_its_primarys() -> None:
     made = FallbackRunnable(prompt | alive() | StrOutputParser(), prompt | alive())
     for name in ("get_input_jsonschema", "get_output_jsonschema"):
         assert getattr(made, name)() == getattr(made.candidates[0], name)()
-
-
-@pytest.mark.parametrize("make", [chat_model, chain])
-def test_nothing_secret_is_shown(make: Any) -> None:
-    """Keys stay out of logs, and of what tracers write of a chain."""
-    made = make()
-    for shown in (repr(made), str(made.policy), dumps(made), dumps(made | StrOutputParser())):
-        assert "secret" not in shown
 
 
 def test_the_version_stands_in_the_metadata() -> None:
@@ -116,3 +90,66 @@ def test_importing_the_adapter_imports_no_provider_and_no_agents() -> None:
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert told.stdout.strip() == "[]"
+
+
+# What a model says of itself has no key, no header and no login in it.
+
+
+class Token:
+    """A credential of somebody's own, which shows what it holds."""
+
+    def __repr__(self) -> str:
+        return f"Token({KEY!r})"
+
+    def get(self) -> str:
+        return KEY
+
+    def refresh(self) -> None:
+        """Nothing to do."""
+
+
+def models() -> list[Any]:
+    headers = {"Authorization": f"Bearer {KEY}", "x-team": KEY}
+    openai = gpt(
+        api_key=KEY,
+        base_url=f"https://me:{KEY}@127.0.0.1:9/v1?api_key={KEY}",
+        default_headers=headers,
+        model_kwargs={"user": KEY},
+    )
+    return [openai, claude(api_key=KEY, default_headers=headers)]
+
+
+def shown_of(one: Any) -> list[Any]:
+    """Return an object and what is made of it, or holds it."""
+    return [
+        one, one.bind(extra_headers={"x-key": KEY}), one.with_config(metadata={"key": KEY}),
+        one.with_fallback_config(max_attempts=1), one.policy, one.policy.targets, one.chain,
+        one.options, one.policy.start(), one | RunnableLambda(str),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("derive", ["", "bind_tools", "with_structured_output"])
+def test_a_chat_model_shows_the_names_of_its_candidates(derive: str) -> None:
+    """Also what was derived from it, and whatever its candidates show of themselves.
+
+    What tracers write of a chain has no key, either.
+    """
+    model: Any = FallbackChatModel(*models(), credentials=[Token(), ApiKey(KEY)])
+    if derive:
+        tool = {"title": "f", "description": "x", "type": "object", "properties": {}}
+        model = getattr(model, derive)([tool] if derive == "bind_tools" else tool)
+        model = getattr(model, "bound", model)
+    for one in shown_of(model):
+        assert canaries_in([repr(one), str(one), f"{one}"]) == []
+    assert canaries_in(dumps(FallbackChatModel(*models()) | StrOutputParser())) == []
+    for name in ("openai/gpt-5.5", "anthropic/claude-sonnet-5"):
+        assert name in repr(model)
+
+
+def test_a_chain_and_a_middleware_do_not_show_what_is_in_them() -> None:
+    """Models inside a sequence are there, too."""
+    chains = [RunnableLambda(str) | model for model in models()]
+    runnable: Any = FallbackRunnable(*chains)
+    for one in (*shown_of(runnable), FallbackMiddleware(*models())):
+        assert canaries_in([repr(one), str(one)]) == []
+    assert canaries_in(dumps(FallbackRunnable(*models()))) == []
