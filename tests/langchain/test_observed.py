@@ -1,57 +1,33 @@
-"""What observers hear of LangChain's calls, and what Langfuse's own handler no longer does."""
+"""What observers hear of LangChain's calls, and what a cache repeats."""
 
 from __future__ import annotations
 
-from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents import create_agent
 from langchain_core.caches import InMemoryCache
+from langchain_core.globals import set_llm_cache
 from langchain_core.messages import HumanMessage
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.runnables import RunnableLambda
 
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
-from tests.helpers.chat_models import USAGE, ScriptedChat, with_fallbacks
-from tests.helpers.chat_runs import Runs, ainvoke, astream, invoke, stream
+from tests.helpers.chat_models import (
+    USAGE,
+    ScriptedChat,
+    alive,
+    candidate,
+    chat,
+    dead,
+    with_fallbacks,
+)
+from tests.helpers.chat_runs import ainvoke, astream, invoke, stream
 from tests.helpers.observers import ContentListener, Listener
 from tests.helpers.pairwise import in_pairs
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from honcho_fallback import CallStart
-
-
-class StandIn(ContentListener):
-    """Stand in for Langfuse's handlers, as the Langfuse adapter's handler does."""
-
-    replaces_langfuse_callbacks = True
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.stood_for: list[tuple[list[object], object]] = []
-        self.inside = False
-
-    @contextmanager
-    def in_place_of(self, handlers: list[object], parent_run_id: object) -> Iterator[None]:
-        self.stood_for.append((handlers, parent_run_id))
-        self.inside = True
-        yield
-        self.inside = False
-
-    def on_start(self, call: CallStart) -> None:
-        assert self.inside is bool(self.stood_for)
-        super().on_start(call)
-
-
-class OfLangfuse(Runs):
-    """Be one of Langfuse's own handlers, as far as its module says."""
-
-
-OfLangfuse.__module__ = "langfuse.langchain.CallbackHandler"
 
 
 def broken() -> ScriptedChat:
@@ -81,39 +57,6 @@ async def test_an_observer_hears_input_parameters_output_and_usage(verb: str) ->
     chunks = output if isinstance(output, tuple) else [output]
     assert "".join(chunk.text for chunk in chunks) == "good morning"
     assert heard.record.usage == USAGE
-
-
-@pytest.mark.parametrize("verb", VERBS)
-async def test_langfuse_does_not_hear_what_an_observer_reports(verb: str) -> None:
-    """With a stand-in, Langfuse's handler hears of no attempt; every other handler still does."""
-    stand_in, langfuse, other = StandIn(), OfLangfuse(), Runs()
-    model = FallbackChatModel(broken(), healthy(), observers=[stand_in])
-    await VERBS[verb](model, "hello", {"callbacks": [langfuse, other]})
-    assert not langfuse.all
-    assert len(other.all) == 3
-    assert stand_in.stood_for == [([langfuse], None)]
-    assert stand_in.record.outcome == "success"
-
-
-def test_langfuse_hears_everything_where_nobody_stands_in() -> None:
-    """Without a stand-in its handler is one like any other."""
-    langfuse = OfLangfuse()
-    model = FallbackChatModel(broken(), healthy(), observers=[Listener()])
-    model.invoke("hello", {"callbacks": [langfuse]})
-    assert len(langfuse.all) == 3
-
-
-def test_the_stand_in_learns_whose_run_the_call_belongs_to() -> None:
-    """Inside a chain the handler keeps the chain's run, and the stand-in is told its id."""
-    stand_in, langfuse = StandIn(), OfLangfuse()
-    model = FallbackChatModel(broken(), healthy(), observers=[stand_in])
-    chain: Any = RunnableLambda(lambda text: [HumanMessage(text)]) | model
-    chain.invoke("hello", {"callbacks": [langfuse]})
-    sequence = next(run for run in langfuse.all.values() if run.parent is None)
-    ((handlers, parent),) = stand_in.stood_for
-    assert handlers == [langfuse]
-    assert parent == sequence.id
-    assert {run.name for run in langfuse.all.values()} == {"RunnableSequence", "RunnableLambda"}
 
 
 WITH_A_CACHE: dict[str, Any] = {
@@ -162,22 +105,33 @@ def test_a_stream_is_asked_for_its_usage_where_somebody_wants_to_know() -> None:
     assert wanted == [True, False, None]
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-async def test_an_agents_calls_are_reported_once_too(asynchronous: bool) -> None:
-    """In an agent the middleware keeps Langfuse's handler from the model's runs, nothing else."""
-    stand_in, langfuse = StandIn(), OfLangfuse()
-    middleware = FallbackMiddleware(healthy(), observers=[stand_in])
-    agent = create_agent(broken(), middleware=[middleware])
-    given: Any = {"messages": [HumanMessage("hello")]}
-    config: Any = {"callbacks": [langfuse]}
-    if asynchronous:
-        await agent.ainvoke(given, config)
-    else:
-        agent.invoke(given, config)
-    assert langfuse.all
-    assert not langfuse.models
-    ((handlers, parent),) = stand_in.stood_for
-    assert handlers == [langfuse]
-    assert parent in langfuse.all
-    assert told(stand_in, "parameters") == [{"temperature": 0.1}, {"temperature": 0.7}]
-    assert stand_in.record.usage == USAGE
+# Caches.
+
+
+@pytest.fixture
+def cache() -> Iterator[InMemoryCache]:
+    kept = InMemoryCache()
+    set_llm_cache(kept)
+    yield kept
+    set_llm_cache(None)
+
+
+async def test_a_cached_message_is_not_changed(cache: InMemoryCache) -> None:
+    """The mark is put on a copy; what the candidate's cache holds stays without one."""
+    backup = alive()
+    model = FallbackChatModel(dead(), backup)
+    for _ in range(2):
+        for answer in (model.invoke("hi"), await model.ainvoke("hi")):
+            assert answer.response_metadata["fallback"]["is_fallback"] is True
+    assert len(backup.asked) == 1
+    ((generation,),) = cache._cache.values()
+    assert "fallback" not in generation.message.response_metadata  # type: ignore[attr-defined] # a chat generation
+
+
+async def test_the_chain_keeps_no_answers_of_its_own(cache: InMemoryCache) -> None:
+    """A fallback's answer under the primary's key would outlive the outage."""
+    model = FallbackChatModel(chat("primary", StatusError(503), "from primary"), alive())
+    assert model.generate([[]]).generations[0][0].text == "from backup"
+    assert model.generate([[]]).generations[0][0].text == "from primary"
+    assert len(candidate(model, 0).asked) == 2
+    assert len(cache._cache) == 2  # one each, under the candidate's own key

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import RunnableLambda
 
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from tests.helpers.chat_models import (
     Joke,
     asked_of,
-    gpt,
     groq,
     look_up,
     model_at,
@@ -96,27 +94,6 @@ def test_a_request_that_is_none_of_ours_keeps_its_time(providers: ProviderServer
     asked_of(model)[0].invoke("hi")
     model.with_fallback_config(sdk_retries="keep").invoke("hi")
     assert read_timeouts(up) == [30, 70, 70, 70]
-
-
-def test_connecting_has_a_time_of_its_own() -> None:
-    """What is left for connecting is the shortest of the model's, the option's, the attempt's."""
-    told: list[dict[str, Any]] = []
-    model = FallbackChatModel(gpt(timeout=70), timeout=30, connect_timeout=5)
-
-    def look(_: Any) -> str:
-        told.append(asked_of(model)[0].root_client.timeout.as_dict())
-        return "seen"
-
-    seeing = FallbackRunnable(RunnableLambda(look), timeout=30, connect_timeout=5)
-    seeing.invoke("hi")
-    seeing.with_fallback_config(timeout=3).invoke("hi")
-    look("")
-    keys = ("connect", "read", "write", "pool")
-    assert [tuple(one[key] for key in keys) for one in told] == [
-        (5, 30, 30, 30),
-        (3, 3, 3, 3),
-        (70, 70, 70, 70),
-    ]
 
 
 def test_the_time_of_an_inner_chain_is_within_that_of_the_outer(providers: ProviderServer) -> None:

@@ -284,29 +284,6 @@ async def test_a_handler_that_langchain_adds_by_itself_hears_once(
     assert hooked.ends.count("end") == 1
 
 
-async def test_calls_do_not_mix_their_tokens() -> None:
-    """Fifty calls at once on one model: each reader sees its own tokens alone."""
-
-    class Echo(Talking):
-        def _parts(self, messages: list[Any], kwargs: dict[str, Any]) -> list[Any]:
-            text = str(messages[-1].text)
-            if self.model == "primary":
-                return ["", StatusError(503)] if int(text) % 2 else [text, "p"]
-            return [text, "b"]
-
-    model = FallbackChatModel(
-        Echo(model="primary", streaming=True), Echo(model="backup", streaming=True)
-    )
-
-    async def ask(number: int) -> tuple[str, str]:
-        seen: list[str] = []
-        answer = await model.ainvoke(str(number), {"callbacks": [Queue(seen)]})
-        return answer.text, "".join(seen)
-
-    pairs = await asyncio.gather(*(ask(number) for number in range(50)))
-    assert pairs == [(f"{number}{'pb'[number % 2]}",) * 2 for number in range(50)]
-
-
 @pytest.mark.parametrize("kind", ["middleware", "model"])
 @pytest.mark.parametrize("reader", ["messages", "amessages"])
 async def test_where_it_may_be_replaced_each_attempt_says_its_number(
@@ -358,30 +335,12 @@ async def test_a_stream_without_its_end_is_no_answer(
     assert "".join(written.seen) == f"{text}whole"
 
 
-def test_a_handler_keeps_its_class_behind_the_gate() -> None:
-    """LangChain looks for handlers by their class; what they are set to is set on themselves."""
-    found: list[Any] = []
-
-    def look(_given: Any, config: Any) -> str:
-        found.extend(config["callbacks"].handlers)
-        return "seen"
-
-    written = Console()
-    FallbackRunnable(RunnableLambda(look)).invoke("hi", {"callbacks": [written]})
-    (proxy,) = found
-    assert isinstance(proxy, Console)
-    assert (proxy == written, hash(proxy) == hash(written), proxy is written) == (
-        True,
-        True,
-        False,
-    )
-    proxy.raise_error = True
-    assert written.raise_error is True
-
-
 @pytest.mark.parametrize("partial", ["final", "replace"])
-def test_a_token_that_comes_too_late_is_shown_to_nobody(partial: Any) -> None:
-    """A thread that an attempt has left behind may still speak when the fallback does."""
+def test_a_handler_keeps_its_class_behind_the_gate(partial: Any) -> None:
+    """LangChain looks for handlers by their class; what they are set to is set on themselves.
+
+    A thread that an attempt has left behind may still speak: that is shown to nobody.
+    """
     found: list[Any] = []
 
     def look(_given: Any, config: Any) -> str:
@@ -392,7 +351,12 @@ def test_a_token_that_comes_too_late_is_shown_to_nobody(partial: Any) -> None:
     backup: Any = RunnableLambda(lambda _: "backup")
     model: Any = FallbackRunnable(RunnableLambda(look), backup, partial=partial)
     assert model.invoke("hi", {"callbacks": [written]}) == "backup"
-    found[0].on_llm_new_token("late", run_id=uuid4())
+    (proxy,) = found
+    assert isinstance(proxy, Console)
+    assert (proxy == written, proxy is written) == (True, False)
+    proxy.raise_error = True
+    assert written.raise_error is True
+    proxy.on_llm_new_token("late", run_id=uuid4())
     assert written.seen == []
 
 
@@ -414,12 +378,22 @@ def thought(text: str) -> AIMessageChunk:
 
 
 @in_turn(reader=READERS, kind=AGENTS)
-async def test_a_thought_is_shown_with_the_first_word(reader: str, kind: str) -> None:
-    """It settles nothing: of an attempt that fails while it thinks nobody sees anything."""
+async def test_a_thought_is_shown_with_the_first_word(
+    providers: ProviderServer, reader: str, kind: str
+) -> None:
+    """It settles nothing: of an attempt that fails while it thinks nobody sees anything.
+
+    A budget that went into thought is a failure, too: readers see the next model alone.
+    """
+    thinker = providers.new("anthropic")
+    thought_of = {"type": "thinking", "thinking": "hm, well", "signature": "s"}
+    thinker.standing = Reply(body=wire.message_answer(thought_of, stop="max_tokens"))
     lost = talking("primary", [thought("hm"), thought("..."), StatusError(503)])
-    seen: list[Any] = []
-    await READERS[reader](AGENTS[kind](lost, talking("backup", ["from ", "backup"])), seen)
-    assert "".join(text for text in seen if isinstance(text, str)) == "from backup"
+    for primary in (lost, model_at(thinker)):
+        seen: list[Any] = []
+        await READERS[reader](AGENTS[kind](primary, talking("backup", ["from ", "backup"])), seen)
+        assert "".join(text for text in seen if isinstance(text, str)) == "from backup"
+    assert len(thinker.requests) == 1
 
 
 @pytest.mark.parametrize("kind", AGENTS)
@@ -437,21 +411,6 @@ def blocks(chunk: Any) -> list[Any]:
     if isinstance(chunk.content, str):
         return [{"text": chunk.content}] if chunk.content else []
     return list(chunk.content)
-
-
-@in_turn(reader=READERS, kind=AGENTS)
-async def test_a_stream_that_only_thinks_until_it_is_cut_is_no_answer(
-    providers: ProviderServer, reader: str, kind: str
-) -> None:
-    """Its budget went into thought: the next model is asked, and readers see that one alone."""
-    thinker = providers.new("anthropic")
-    thought_of = {"type": "thinking", "thinking": "hm, well", "signature": "s"}
-    thinker.standing = Reply(body=wire.message_answer(thought_of, stop="max_tokens"))
-    seen: list[Any] = []
-    backup = talking("backup", ["from ", "backup"])
-    await READERS[reader](AGENTS[kind](model_at(thinker), backup), seen)
-    assert "".join(text for text in seen if isinstance(text, str)) == "from backup"
-    assert len(thinker.requests) == 1
 
 
 # Limits on silence, where tokens are read from inside of a call.

@@ -90,15 +90,6 @@ def test_what_a_parser_made_is_all_there_is() -> None:
     assert isinstance(looked_at[1], AIMessage)
 
 
-def test_a_validator_for_another_form_blames_nobody() -> None:
-    """It is a mistake of the program: its error comes out, and one candidate was asked."""
-    primary, backup = chat("primary", JOKE), chat("backup", JOKE)
-    model = FallbackChatModel(primary, backup, validate=lambda message: message.content)
-    with pytest.raises(AttributeError, match="content"):
-        model.with_structured_output(Joke).invoke("hi")
-    assert (len(primary.asked), len(backup.asked)) == (1, 0)
-
-
 def test_validate_sees_the_message_that_a_stream_adds_up_to() -> None:
     """The same kind of object as of ``invoke``, so that one validator serves both."""
     seen: list[str] = []
