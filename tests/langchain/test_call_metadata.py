@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
+from langchain_core.prompt_values import StringPromptValue
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
 
-from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers.agents import agent, calls, run
 from tests.helpers.chat_models import alive, chat, dead
 from tests.helpers.chat_runs import ainvoke, astream, invoke, stream
@@ -53,52 +53,30 @@ EXPECTED = {
 }
 
 
-async def generate(model: Any, question: Any, config: Any = None) -> str:
+async def by_prompt(model: Any, question: Any, config: Any = None) -> str:
     """Ask by a method that is given no config: what the chain around it runs in counts."""
-    ask = RunnableLambda(lambda text: model.generate_prompt([_prompt(text)]))
+    given = StringPromptValue(text=question)
+    ask: Any = RunnableLambda(lambda _: model.generate_prompt([given]))
     return str(ask.invoke(question, config))
 
 
-def _prompt(text: str) -> Any:
-    from langchain_core.prompt_values import StringPromptValue  # noqa: PLC0415 # for one test
+@pytest.mark.parametrize("ask", [invoke, ainvoke, stream, astream, by_prompt])
+async def test_a_chat_model_s_call_says_what_its_config_says(ask: Callable[..., Any]) -> None:
+    """The start and the record have the caller's plain values, under the caller's names.
 
-    return StringPromptValue(text=text)
-
-
-VERBS: dict[str, Callable[..., Any]] = {
-    verb.__name__: verb for verb in (invoke, ainvoke, stream, astream, generate)
-}
-
-
-def raising(_: str) -> str:
-    raise StatusError(503)
-
-
-def answering(_: str) -> str:
-    return "hello"
-
-
-@pytest.mark.parametrize("verb", VERBS)
-async def test_a_chat_model_s_call_says_what_its_config_says(verb: str) -> None:
-    """The start and the record have the caller's plain values, under the caller's names."""
+    Bound or given per call, it is one config; what is configurable is for the models.
+    """
     observer = Listener()
-    model = FallbackChatModel(dead(), alive(), observers=[observer])
-    await VERBS[verb](model, "hi", CONFIG)
+    model: Any = FallbackChatModel(dead(), alive(), observers=[observer])
+    await ask(model, "hi", CONFIG)
     assert observer.record.metadata == EXPECTED
     assert observer.starts[0].metadata == EXPECTED
 
-
-@pytest.mark.parametrize("verb", [verb for verb in VERBS if verb != "generate"])
-async def test_a_runnable_s_call_says_so_too(verb: str) -> None:
-    """Bound or given per call, it is one config; what is configurable is for the models."""
-    observer = Listener()
-    chain = FallbackRunnable(
-        RunnableLambda(raising), RunnableLambda(answering), observers=[observer]
-    ).with_config(metadata={"workspace": "acme", "region": "eu"})
+    bound = model.with_config(metadata={"workspace": "acme", "region": "eu"})
     configurable = {"region": "eu", "temperature": 0.5}
-    config = {"metadata": {"purpose": "summary"}, "configurable": configurable}
-    await VERBS[verb](chain, "hi", config)
-    assert observer.record.metadata == {"workspace": "acme", "purpose": "summary"}
+    metadata = {"purpose": "summary"}
+    bound.invoke("hi", {"metadata": metadata, "configurable": configurable})
+    assert observer.records[-1].metadata == {"workspace": "acme", "purpose": "summary"}
 
 
 def test_a_run_that_has_a_name_or_an_id_is_named() -> None:
@@ -108,11 +86,8 @@ def test_a_run_that_has_a_name_or_an_id_is_named() -> None:
     model.invoke("hi", {"run_id": RUN_ID, "run_name": "wave"})
     model.invoke("hi", {"run_id": RUN_ID, "metadata": {"run_id": "r-17"}})
     model.invoke("hi")
-    assert [one.metadata for one in observer.records] == [
-        {"run_id": str(RUN_ID), "run_name": "wave"},
-        {"run_id": "r-17"},
-        None,
-    ]
+    named = {"run_id": str(RUN_ID), "run_name": "wave"}
+    assert [one.metadata for one in observer.records] == [named, {"run_id": "r-17"}, None]
 
 
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
@@ -120,12 +95,10 @@ def test_a_run_that_has_a_name_or_an_id_is_named() -> None:
 async def test_an_agent_s_calls_say_what_the_agent_s_config_says(verb: str, way: str) -> None:
     """Each round has it, with the thread and the run; LangGraph's own entries stay out."""
     observer = Listener()
+    model: Any = dead()
     backup = chat("backup", calls("look_up", 1, city="Oslo"), "done")
-    model: Any
-    beside: list[Any]
-    if way == "middleware":
-        model, beside = dead(), [FallbackMiddleware(backup, observers=[observer])]
-    else:
+    beside = [FallbackMiddleware(backup, observers=[observer])]
+    if way == "chat model":
         model, beside = FallbackChatModel(dead(), backup, observers=[observer]), []
     made = agent(model, *beside, checkpointer=InMemorySaver(), name="reporter")
     configurable = {"thread_id": "t-1", "openai_api_key": "short"}

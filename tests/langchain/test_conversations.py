@@ -16,8 +16,6 @@ from tests.helpers.chat_models import alive, chat
 if TYPE_CHECKING:
     from langchain_core.runnables import RunnableConfig
 
-KEYS = pytest.mark.parametrize("key", ["thread_id", "session_id"])
-
 
 def uncached(rounds: Any) -> list[Any]:
     """Let each answer say that nothing was read from a cache."""
@@ -33,27 +31,23 @@ def named(key: str, name: Any) -> RunnableConfig:
 
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 async def test_an_agents_thread_stays(verb: str) -> None:
-    """Its next run begins with who answered the last one; another thread on the primary."""
-    primary, backup = chat("primary", StatusError(503), "again"), alive()
-    middleware = FallbackMiddleware(backup, reset="session")
-    made = agent(primary, middleware, checkpointer=InMemorySaver())
-    for name in ("t", "t", "u"):
-        await run(verb, made, config=named("thread_id", name))
-    assert (len(primary.asked), len(backup.asked)) == (2, 2)
+    """Its next run begins with who answered the last one; another thread on the primary.
+
+    Within a run nobody goes back, though nothing was cached; the next run does.
+    """
+    for script, names, asked in (
+        (["from backup"], "ttu", (2, 2)),
+        (uncached(ROUNDS), "tt", (2, 3)),
+    ):
+        primary, backup = chat("primary", StatusError(503), "again"), chat("backup", *script)
+        middleware = FallbackMiddleware(backup, reset="session")
+        made = agent(primary, middleware, checkpointer=InMemorySaver())
+        for name in names:
+            await run(verb, made, config=named("thread_id", name))
+        assert (len(primary.asked), len(backup.asked)) == asked
 
 
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-async def test_a_run_is_a_turn_of_its_thread(verb: str) -> None:
-    """Within it nobody goes back, though nothing was cached; the next run does."""
-    primary, backup = chat("primary", StatusError(503), "again"), chat("backup", *uncached(ROUNDS))
-    middleware = FallbackMiddleware(backup, reset="session")
-    made = agent(primary, middleware, checkpointer=InMemorySaver())
-    for _ in range(2):
-        await run(verb, made, config=named("thread_id", "t"))
-    assert (len(primary.asked), len(backup.asked)) == (2, 3)
-
-
-@KEYS
+@pytest.mark.parametrize("key", ["thread_id", "session_id"])
 def test_a_chat_models_conversation_stays(key: str) -> None:
     """By LangGraph's name for it and by that of a history of messages; a number is a name, too."""
     primary, backup = chat("primary", StatusError(503), "again"), alive()

@@ -22,7 +22,6 @@ from tests.helpers.chat_models import (
     candidate,
     chat,
     dead,
-    failing_over,
     look_up,
     with_fallbacks,
 )
@@ -45,28 +44,20 @@ def own(**options: Any) -> Any:
     return {"configurable": {"fallback_config": FallbackConfig(**options)}}
 
 
-async def by_agent(verb: str, config: Any) -> Any:
-    """Ask an agent whose model is down, with a config."""
-    return last(await run(verb, agent(dead(), FallbackMiddleware(alive())), config=config)).text
-
-
 @each_verb
 async def test_a_call_can_bring_its_own_policy(verb: str) -> None:
-    """As a FallbackConfig object, for this call alone."""
-    model = failing_over()
-    with pytest.raises(StatusError):
-        await VERBS[verb](model, "hi", own(fallback_on={"rate_limit"}))
-    assert await VERBS[verb](model, "hi") == "from backup"
+    """As a FallbackConfig object, for this call alone; it knows the same models.
 
-
-@each_verb
-async def test_a_calls_own_policy_knows_the_same_models(verb: str) -> None:
-    """A config per call, with the cooldown in it: the primary is asked by the first call only."""
+    A cooldown in it: the primary is asked by the first call only.
+    """
     primary, backup = dead(), alive()
     model, config = FallbackChatModel(primary, backup), own(cooldown=Cooldown(after=1, base=60))
+    with pytest.raises(StatusError):
+        await VERBS[verb](model, "hi", own(fallback_on={"rate_limit"}))
     for _ in range(3):
         assert await VERBS[verb](model, "hi", config) == "from backup"
-    assert len(primary.asked) == 1
+    assert len(primary.asked) == 2
+    assert await VERBS[verb](model, "hi") == "from backup"
 
 
 @pytest.mark.parametrize("way", ["model", "agent"])
@@ -101,17 +92,16 @@ async def test_what_is_asked_without_a_run_has_the_config_around_it(verb: str) -
 
 
 def test_one_call_is_careful_by_its_config() -> None:
-    """What may have had an effect is not made again."""
+    """What may have had an effect is not made again; who lacks a label is not asked.
+
+    Where nobody is left nobody is, not even by a chain of models that are not its own.
+    """
     backup = alive()
     model = FallbackChatModel(dead(status=500), backup)
     with pytest.raises(OutcomeUnknown):
         model.invoke("hi", config=own(replay="safe"))
     assert not backup.asked
     assert model.invoke("hi").text == "from backup"
-
-
-def test_one_call_requires_by_its_config() -> None:
-    """Where nobody is left nobody is asked, not even by a chain of models that are not its own."""
     primary = alive("primary")
     chain = with_fallbacks(primary, [alive("near").model_copy(update={"tags": ["eu"]})])
     assert chain.invoke("hi", config=own(require={"eu"})).text == "from near"
@@ -121,16 +111,13 @@ def test_one_call_requires_by_its_config() -> None:
     assert chain.invoke("hi").text == "from primary"
 
 
-SENT = [{"must_not_degrade": True}, "{}", ["x"], None, 3]
-
-
-@pytest.mark.parametrize("sent", SENT)
+@pytest.mark.parametrize("sent", [{"must_not_degrade": True}, "{}", ["x"], None, 3])
 @TASKS
 async def test_what_a_remote_caller_sends_is_ignored(sent: Any, verb: str) -> None:
     """Strings, dicts and lists travel over a wire: only the very classes count."""
-    config = {"configurable": {"fallback_config": sent, "fallback_turn": sent}}
-    assert await VERBS[verb](failing_over(), "hi", config) == "from backup"
-    assert await by_agent(verb, config) == "from backup"
+    config: Any = {"configurable": {"fallback_config": sent, "fallback_turn": sent}}
+    made = agent(dead(), FallbackMiddleware(alive()))
+    assert last(await run(verb, made, config=config)).text == "from backup"
     model = turning(reset="turn")
     said = [await VERBS[verb](model, "hi", config) for _ in range(2)]
     assert said == ["from backup", "from primary"]
@@ -159,7 +146,10 @@ def turning(**fields: Any) -> FallbackChatModel:
 
 @each_verb
 async def test_a_turn_stays_where_it_works(verb: str) -> None:
-    """The next turn starts on the primary again."""
+    """The next turn starts on the primary again.
+
+    In a config it travels to threads and tasks that no context variable reaches.
+    """
     model = turning(reset="turn")
     with model.turn():
         said = [await VERBS[verb](model, "hi") for _ in range(2)]
@@ -167,6 +157,10 @@ async def test_a_turn_stays_where_it_works(verb: str) -> None:
     assert len(candidate(model, 0).asked) == 1
     async with model.turn():
         assert await VERBS[verb](model, "hi") == "from primary"
+    model = turning(reset="turn")
+    config = {"configurable": {"fallback_turn": model.turn()}}
+    assert [await VERBS[verb](model, "hi", config) for _ in range(2)] == ["from backup"] * 2
+    assert await VERBS[verb](model, "hi") == "from primary"
 
 
 def test_a_turn_holds_for_what_was_derived_from_the_model() -> None:
@@ -181,15 +175,6 @@ def test_a_turn_holds_for_what_was_derived_from_the_model() -> None:
         ):
             assert made.invoke("hi").text == "from backup"
         assert model.with_fallback_config(reset="iteration").invoke("hi").text == "from primary"
-
-
-@each_verb
-async def test_a_turn_travels_in_a_config(verb: str) -> None:
-    """To threads and tasks that no context variable reaches."""
-    model = turning(reset="turn")
-    config = {"configurable": {"fallback_turn": model.turn()}}
-    assert [await VERBS[verb](model, "hi", config) for _ in range(2)] == ["from backup"] * 2
-    assert await VERBS[verb](model, "hi") == "from primary"
 
 
 def test_a_turn_of_another_chain_is_refused() -> None:
