@@ -1,4 +1,4 @@
-"""What tools do in round after round: the guard by itself and in an agent take the same course."""
+"""What tools do in round after round of an agent; the guard by itself stands in tests/tools."""
 
 from __future__ import annotations
 
@@ -18,9 +18,7 @@ from langgraph.types import Command
 from honcho_fallback.tools import (
     ToolBlockedError,
     ToolDeniedError,
-    ToolLoopGuard,
     ToolLoopLimits,
-    ToolOutcome,
 )
 from honcho_fallback_langchain import ToolLoopGuardMiddleware
 from tests.helpers.agents import agent, calls, last, run
@@ -75,33 +73,6 @@ class Course(NamedTuple):
 
     nudges: tuple[tuple[int, str], ...] = ()
     halt: tuple[int, str, str] | None = None
-
-
-def by_the_guard(rounds: Sequence[Round], options: dict[str, Any]) -> Course:
-    """Tell a guard of the rounds."""
-    guard, nudges = ToolLoopGuard(**options), list[tuple[int, str]]()
-    for number, batch in enumerate(rounds, 1):
-        verdict = guard.before_tools([call.tool for call in batch])
-        if verdict.action != "halt":
-            verdict = guard.after_model("", [(call.tool, {"n": call.number}) for call in batch])
-        if verdict.action != "halt":
-            verdict = guard.after_tools(map(outcome, batch))
-        if verdict.action == "nudge":
-            nudges.append((number, verdict.reason))
-        if verdict.action == "halt":
-            assert names(verdict.message, verdict.tool)
-            return Course(tuple(nudges), (number, verdict.reason, verdict.tool))
-    return Course(tuple(nudges))
-
-
-def outcome(call: Call) -> ToolOutcome:
-    """Say what came of a call as a host of its own would."""
-    error, code = call.result, None
-    if call.result is NO_SUCH_TOOL:
-        error = f"There is no tool named {call.tool}."
-    elif isinstance(call.result, Output):
-        error, code = call.result
-    return ToolOutcome(call.tool, {"n": call.number}, error, exit_code=code)
 
 
 def names(message: str, tools: str) -> bool:
@@ -367,21 +338,14 @@ SCENARIOS: dict[str, tuple[list[Round], Course]] = {
 }
 
 
-def test_a_course_by_the_guard() -> None:
-    """OH-016 to OH-022: when the model is told, when the run ends, why, and of which tool."""
-    courses = {name: by_the_guard(rounds, {}) for name, (rounds, _) in SCENARIOS.items()}
-    assert courses == {name: expected for name, (_, expected) in SCENARIOS.items()}
-
-
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_a_course_by_an_agent(name: str) -> None:
-    """OH-016 to OH-022: an agent takes the same course, by either verb."""
+    """OH-016 to OH-022: when the model is told, when the run ends, why, and of which tool."""
     rounds, expected = SCENARIOS[name]
     verb = ("invoke", "ainvoke")[list(SCENARIOS).index(name) % 2]
     assert await by_an_agent(verb, rounds, {}) == expected
 
 
-@pytest.mark.parametrize("driver", ["guard", "ainvoke"])
 @pytest.mark.parametrize(
     ("limits", "rounds", "expected"),
     [
@@ -402,24 +366,16 @@ async def test_a_course_by_an_agent(name: str) -> None:
     ids=str,
 )
 async def test_limits_of_a_course(
-    driver: str,
-    limits: dict[str, int] | str,
-    rounds: list[Round],
-    expected: tuple[int, str, str] | None,
+    limits: dict[str, int] | str, rounds: list[Round], expected: tuple[int, str, str] | None
 ) -> None:
     """OH-023: the limits hold for turns, too, and every halt names its tool.
 
     OH-018: a round of exempt calls only starts the search for turns anew.
     """
-    options: dict[str, Any]
-    if isinstance(limits, str):
-        options = {"exempt_tools": [limits]}
-    else:
+    options: dict[str, Any] = {"exempt_tools": [limits]}
+    if not isinstance(limits, str):
         options = {"limits": ToolLoopLimits(**limits)}
-    if driver == "guard":
-        assert by_the_guard(rounds, options).halt == expected
-    else:
-        assert (await by_an_agent(driver, rounds, options)).halt == expected
+    assert (await by_an_agent("ainvoke", rounds, options)).halt == expected
 
 
 Answer = Callable[[int], Any]
