@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+from concurrent.futures import wait
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
@@ -12,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import litellm
 import openai
+from litellm.litellm_core_utils.thread_pool_executor import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
+    executor,
+)
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_litellm._request import ONE_REQUEST
@@ -19,6 +23,7 @@ from honcho_fallback_litellm._router import NARROWED, rotation
 
 if TYPE_CHECKING:
     from collections.abc import Generator, Iterable
+    from concurrent.futures import Future
 
 _ANY_MODEL = "openai/gpt-5.5"
 _MESSAGES = [{"role": "user", "content": "hello"}]
@@ -33,6 +38,8 @@ _CALLBACKS = (
     "_async_failure_callback",
 )
 _LOCK = threading.Lock()
+_THREADS: Any = executor  # in which LiteLLM logs
+_LOGS_WITHIN = 10.0
 
 
 def warm_up(models: Iterable[str] = (_ANY_MODEL,)) -> None:
@@ -95,13 +102,27 @@ def check_release() -> None:
 
 @contextmanager
 def _unheard() -> Generator[None]:
-    """Keep LiteLLM's callbacks, which are the process's, out of what is tried."""
+    """Keep LiteLLM's callbacks, which are the process's, out of what is tried.
+
+    Its threads look them up when they come to run. So they are waited for: a late one would find
+    the user's, and load in the middle of a first failure what LiteLLM loads for these.
+    """
     with _LOCK:
         kept = {name: getattr(litellm, name) for name in _CALLBACKS if hasattr(litellm, name)}
+        logs: list[Future[Any]] = []
+        submit = _THREADS.submit
+
+        def noted(*args: Any, **kwargs: Any) -> Future[Any]:
+            logs.append(submit(*args, **kwargs))
+            return logs[-1]
+
         for name in kept:
             setattr(litellm, name, [])
+        _THREADS.submit = noted
         try:
             yield
         finally:
+            wait(logs, _LOGS_WITHIN)
+            _THREADS.submit = submit
             for name, callbacks in kept.items():
                 setattr(litellm, name, callbacks)

@@ -9,11 +9,15 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from concurrent.futures import wait
 from pathlib import Path
 from typing import Any
 
 import litellm
 import pytest
+from litellm.integrations.custom_logger import CustomLogger
+from litellm.litellm_core_utils.thread_pool_executor import executor
 
 from honcho_fallback_litellm import warm_up
 
@@ -99,11 +103,42 @@ def test_a_first_failure_loads_nothing(chain: Any, way: str) -> None:
     assert late == []
 
 
+class Listener(CustomLogger):
+    """Note what is told, in a thread or in a loop."""
+
+    def __init__(self) -> None:
+        super().__init__()  # pyright: ignore[reportUnknownMemberType] # LiteLLM's is untyped
+        self.heard = 0
+
+    def log_success_event(self, *_: Any, **__: Any) -> None:
+        self.heard += 1
+
+    log_failure_event = log_success_event
+
+    async def async_log_success_event(self, *_: Any, **__: Any) -> None:
+        self.heard += 1
+
+
 def test_nobody_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No callback of the user's is called, and LiteLLM's own lists stay what they were."""
-    heard: list[str] = []
+    """No callback of the user's is called, not by a late thread of LiteLLM's either."""
+    listener = Listener()
+    is_over, logs, submit = threading.Event(), list[Any](), executor.submit
+
+    def late(log: Any, *args: Any, **kwargs: Any) -> Any:
+        is_over.wait(0.2)  # LiteLLM looks for callbacks when the thread comes to run
+        return log(*args, **kwargs)
+
+    def in_a_late_thread(log: Any, *args: Any, **kwargs: Any) -> Any:
+        logs.append(submit(late, log, *args, **kwargs))
+        return logs[-1]
+
+    monkeypatch.setattr(executor, "submit", in_a_late_thread)
     monkeypatch.setattr(litellm, "callbacks", [])
-    monkeypatch.setattr(litellm, "failure_callback", [lambda *_: heard.append("failure")])
+    for name in ("failure_callback", "success_callback", "_async_success_callback"):
+        monkeypatch.setattr(litellm, name, [listener])
     warm_up()
-    assert heard == []
+    is_over.set()
+    wait(logs)
+    assert logs
+    assert listener.heard == 0
     assert litellm.callbacks == []
