@@ -13,6 +13,7 @@ from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_c
 if TYPE_CHECKING:
     from collections.abc import Coroutine, Iterator
 
+ASKED: Any = {"model": "deriver", "messages": [{"role": "user", "content": "hello"}]}
 # Other people's warnings, which would become errors in the middle of LiteLLM's own error handling.
 THEIRS = (
     "ignore::UserWarning:pydantic",

@@ -18,7 +18,7 @@ pytest.importorskip("litellm")
 from litellm import Router
 
 from honcho_fallback_litellm import FallbackRoutingStrategy, warm_up
-from tests.helpers.litellm_runs import THEIRS, litellm_left_clean, run_async
+from tests.helpers.litellm_runs import ASKED, THEIRS, litellm_left_clean, run_async
 from tests.helpers.observers import ContentListener, Listener
 from tests.helpers.provider import ProviderServer
 from tests.helpers.redis_server import free_port, redis_server
@@ -37,7 +37,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.filterwarnings(warning))
 
 
-MESSAGES = [{"role": "user", "content": "hello"}]
 GROUP = "deriver"
 
 
@@ -86,6 +85,14 @@ class Bench:
         ).register(router)
         return router, listener
 
+    def with_a_spare(
+        self, config: FallbackConfig | None = None, models: Any = None, **options: Any
+    ) -> tuple[Router, Listener]:
+        """Make a Router with a strategy, whose fallbacks name another group behind the chain."""
+        models = models or self.chain("primary", "backup")
+        models = [*models, self.deployment("spare", None, group="spares")]
+        return self.managed(config, models=models, fallbacks=[{GROUP: ["spares"]}], **options)
+
 
 @pytest.fixture(scope="session", autouse=True)
 def warmed() -> None:
@@ -126,9 +133,10 @@ ASKS = ("sync", "async", "sync in a loop")
 
 @pytest.fixture(params=ASKS)
 def ask(request: pytest.FixtureRequest) -> Any:
-    """Ask a Router in each of the ways; ``ask(router, "completion", ...)``."""
+    """Ask a Router in each of the ways; ``ask(router, ...)`` for a completion."""
 
-    def in_a_way(router: Router, method: str, **options: Any) -> Any:
+    def in_a_way(router: Router, method: str = "completion", **options: Any) -> Any:
+        options = {**(ASKED if method == "completion" else {"model": GROUP}), **options}
         if request.param == "sync":
             return getattr(router, method)(**options)
 
@@ -156,6 +164,12 @@ def text_of(answer: Any) -> str:
 def text() -> Any:
     """Return the function that reads the text of any answer."""
     return text_of
+
+
+@pytest.fixture
+def say(ask: Any) -> Any:
+    """Ask as ``ask`` does, and return what is said."""
+    return lambda *args, **options: text_of(ask(*args, **options))
 
 
 @pytest.fixture(scope="session")

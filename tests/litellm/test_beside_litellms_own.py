@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any
 import litellm
 import pytest
 
+from tests.helpers.litellm_runs import ASKED
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.helpers.provider import ProviderServer
-
-MESSAGES = [{"role": "user", "content": "hello"}]
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def asked(bench: Any, mode: str) -> str:
 
     async def ask() -> str:
         try:
-            answer = await router.acompletion(model="deriver", messages=MESSAGES)
+            answer = await router.acompletion(**ASKED)
         except Exception as error:  # noqa: BLE001 # its name is what is documented
             return type(error).__name__
         return str(answer.choices[0].message.content)
@@ -126,7 +126,7 @@ def test_retry_after(
         # The lone deployment cools down at once, which would hide the waiting.
         MODES_OPTIONS = {"disable_cooldowns": True}  # noqa: N806 # reads as the option it is
         router = fallbacks(bench, **MODES_OPTIONS)
-        asyncio.run(_closing(router.acompletion(model="deriver", messages=MESSAGES)))
+        asyncio.run(_closing(router.acompletion(**ASKED)))
         said = f"{' '.join(providers.order)}: hello from backup"
     else:
         said = asked(bench, mode)
@@ -147,7 +147,7 @@ def test_two_deployments_of_which_one_answers_500(bench: Any, providers: Provide
         failed = 0
         for _ in range(30):
             try:
-                await router.acompletion(model="deriver", messages=MESSAGES)
+                await router.acompletion(**ASKED)
             except litellm.InternalServerError:
                 failed += 1
         return failed

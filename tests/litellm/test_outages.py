@@ -19,14 +19,12 @@ from honcho_fallback import (
 )
 from honcho_fallback_litellm import FallbackProxyHandler
 from tests.helpers.later import AtOnce, Later
+from tests.helpers.litellm_runs import ASKED
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_word as word
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
-
-MESSAGES = [{"role": "user", "content": "hello"}]
-ASKED: Any = {"model": "deriver", "messages": MESSAGES}
 
 
 @pytest.fixture
@@ -47,65 +45,44 @@ def test_litellms_cooldown_stays_where_it_is_asked_for(
     """With both, a target that LiteLLM cools down is not probed, and its permit is free again."""
     providers["primary"].fail(429, times=1)
     router, listener = bench.managed(config, respect_cooldown=True, cooldown_time=60)
-    ask(router, "completion", **ASKED)
+    ask(router)
     cooldown.ahead = 61.0
     for _ in range(2):
-        ask(router, "completion", **ASKED)
+        ask(router)
     assert providers.order == ["primary", "backup", "backup", "backup"]
     assert listener.records[2].untried == (("primary", "LiteLLM had taken it out of rotation"),)
 
 
-@pytest.mark.parametrize("again", [False, True])
-def test_who_litellm_rests_is_asked_before_a_call_is_lost(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any, *, again: bool
-) -> None:
-    """A primary that rests in LiteLLM's memory answers the call in which the backup is down."""
-    providers["primary"].fail(429, times=1)
-    router, listener = bench.managed(FallbackConfig(wait=0), cooldown_time=60)
-    assert text(ask(router, "completion", **ASKED)) == "hello from backup"
-    if again:
-        assert text(ask(router, "completion", **ASKED)) == "hello from backup"
-        assert set(listener.records[-1].cooling or ()) == {"primary"}
-    providers["backup"].fail(500)
-    assert text(ask(router, "completion", **ASKED)) == "hello from primary"
-    assert listener.records[-1].attempts[-1].note == "in its cooldown, as nobody else was left"
-
-
-def test_a_probe_that_is_out_of_rotation_gives_its_permit_back(
+def test_a_pause_is_obeyed_and_a_memory_is_not(
     config: FallbackConfig,
     cooldown: Later,
     bench: Any,
     providers: ProviderServer,
-    ask: Any,
-    text: Any,
+    say: Any,
 ) -> None:
-    """A primary that is paused when it is due is probed as soon as it is back."""
-    providers["primary"].fail(500, times=1)
-    router, _ = bench.managed(config)
-    ask(router, "completion", **ASKED)
-    cooldown.ahead = 61.0
-    info = router.model_list[0]["model_info"]
-    info["blocked"] = True
-    assert text(ask(router, "completion", **ASKED)) == "hello from backup"
-    info["blocked"] = False
-    assert text(ask(router, "completion", **ASKED)) == "hello from primary"
-    assert providers.order == ["primary", "backup", "backup", "primary"]
+    """A primary that is paused when it is due is probed as soon as it is back.
 
-
-def test_when_all_others_are_paused_one_that_cools_down_is_asked(
-    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """Never nobody: LiteLLM's pause is obeyed, the memory of a failure is not."""
+    Where all others are paused it is asked in its cooldown: a memory forbids nobody.
+    """
     providers["primary"].fail(500, times=1)
     router, listener = bench.managed(config)
-    ask(router, "completion", **ASKED)
-    router.model_list[1]["model_info"]["blocked"] = True
-    assert text(ask(router, "completion", **ASKED)) == "hello from primary"
+    primary, backup = (one["model_info"] for one in router.model_list)
+    say(router)
+    cooldown.ahead = 61.0
+    primary["blocked"] = True
+    assert say(router) == "hello from backup"
+    primary["blocked"] = False
+    assert say(router) == "hello from primary"
+    assert providers.order == ["primary", "backup", "backup", "primary"]
+    providers["primary"].fail(500, times=1)
+    say(router)
+    backup["blocked"] = True
+    assert say(router) == "hello from primary"
     assert listener.records[-1].attempts[0].note == "in its cooldown, as nobody else was left"
 
 
 def test_one_model_with_other_parameters_is_a_fallback(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
+    bench: Any, providers: ProviderServer, say: Any
 ) -> None:
     """With less effort it may answer where it did not; what LiteLLM itself takes tells nothing."""
     providers["primary"].fail(503, times=1)
@@ -116,81 +93,70 @@ def test_one_model_with_other_parameters_is_a_fallback(
         for rank, effort in enumerate(("high", "high", "low"))
     ]
     router, _ = bench.managed(models=models)
-    assert text(ask(router, "completion", **ASKED)) == "hello from primary"
+    assert say(router) == "hello from primary"
     efforts = [request.body["reasoning_effort"] for request in providers["primary"].requests]
     assert efforts == ["high", "low"]
 
 
 def test_a_new_key_is_a_new_target(
-    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
+    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, say: Any
 ) -> None:
     """`upsert_deployment` with another key makes another target of it, under the same id."""
     providers["primary"].fail(401, times=1)
     router, _ = bench.managed(config)
-    ask(router, "completion", **ASKED)
+    ask(router)
     router.upsert_deployment(litellm.Deployment(**bench.deployment("primary", 0)))
-    assert text(ask(router, "completion", **ASKED)) == "hello from backup"
+    assert say(router) == "hello from backup"
     fresh = bench.deployment("primary", 0, api_key="another")
     router.upsert_deployment(litellm.Deployment(**fresh))
-    assert text(ask(router, "completion", **ASKED)) == "hello from primary"
+    assert say(router) == "hello from primary"
     assert providers["primary"].requests[-1].headers["authorization"] == "Bearer another"
 
 
-def test_who_a_deployment_is(bench: Any) -> None:
-    """The provider, the model, the address and the key tell; the unknown is this process's own."""
+def test_who_a_deployment_is(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The provider, the model, the address and the key tell; the unknown is this process's own.
+
+    A key of the environment is LiteLLM's to read.
+    """
+    monkeypatch.setenv("OPENAI_API_KEY", "from the environment")
 
     def identities(**params: Any) -> list[str]:
-        models = bench.chain("primary", "backup", **params)
-        listener = bench.managed(models=models)
-        router, heard = listener
+        router, heard = bench.managed(models=bench.chain("primary", "backup", **params))
         router.completion(**ASKED)
         return [target.identity for target in heard.starts[0].chain]
 
-    mine = identities()
-    assert mine == identities()
+    mine, here = identities(), identities(api_key=None)
+    assert (mine, here) == (identities(), identities(api_key=None))
     assert len({*mine, *identities(api_key="another")}) == 4
     assert len({*mine, *identities(organization="another")}) == 4
-    assert (
-        identities(api_key="k", api_base=bench.providers.url + "/primary")[0]
-        == (identities(api_key="k", api_base=bench.providers.url + "/primary/")[0])
-    )
+    address = bench.providers.url + "/primary"
+    one, same = (identities(api_key="k", api_base=url) for url in (address, f"{address}/"))
+    assert one[0] == same[0]
     assert not [one for one in mine if one.startswith("here:") or "key-of" in one]
-
-
-def test_who_a_deployment_without_a_key_is(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its environment's key is LiteLLM's to read: the same in this process, and nowhere else."""
-    monkeypatch.setenv("OPENAI_API_KEY", "from the environment")
-    told: list[str] = []
-    for _ in range(2):
-        router, heard = bench.managed(models=bench.chain("primary", "backup", api_key=None))
-        router.completion(**ASKED)
-        told += [target.identity for target in heard.starts[0].chain]
-    assert told[:2] == told[2:]
-    assert len({*told}) == 2
-    assert all(one.startswith("here:") for one in told)
+    assert len({*here}) == 2
+    assert all(one.startswith("here:") for one in here)
 
 
 def test_a_callers_own_key_says_nothing_of_the_deployment(
-    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
+    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, say: Any
 ) -> None:
     """A request that brought a dead key along does not send everybody to the fallback."""
     providers["primary"].fail(401, times=1)
     router, _ = bench.managed(config)
-    ask(router, "completion", **ASKED, api_key="mine, and dead")
-    assert text(ask(router, "completion", **ASKED)) == "hello from primary"
+    ask(router, api_key="mine, and dead")
+    assert say(router) == "hello from primary"
 
 
 @pytest.mark.parametrize("theirs", [{"timeout": 60.0}, {"request_timeout": 60.0}])
 def test_a_deadline_reaches_litellms_request(
-    theirs: Any, bench: Any, providers: ProviderServer, ask: Any, text: Any
+    theirs: Any, bench: Any, providers: ProviderServer, say: Any
 ) -> None:
     """The primary gets what is not kept for the backup, whatever longer timeout LiteLLM has."""
     providers["primary"].reply(Reply(hang=True))
     router, listener = bench.managed(
         FallbackConfig(deadline=2.4), models=bench.chain("primary", "backup")
     )
-    answer = ask(router, "completion", **ASKED, **theirs)
-    assert text(answer) == "hello from backup"
+    assert say(router, **theirs) == "hello from backup"
     assert [one.kind for one in listener.record.attempts] == ["timeout", None]
 
 
@@ -283,94 +249,76 @@ def test_a_silent_stream_in_a_thread_is_the_backups(
     assert listener.record.attempts[0].kind == "timeout"
 
 
+def stay(name: str, said: object, **more: Any) -> dict[str, Any]:
+    return {name: {"must_not_degrade": said}, **more}
+
+
+@pytest.mark.parametrize(
+    ("config", "method", "asked"),
+    [
+        (FallbackConfig(must_not_degrade=True), "acompletion", {}),
+        (FallbackConfig(wait=0), "acompletion", stay("metadata", True)),
+        (FallbackConfig(wait=0), "completion", stay("metadata", "true")),
+        # Responses have metadata of their own beside LiteLLM's; either may say so.
+        (FallbackConfig(wait=0), "aresponses", stay("metadata", True, litellm_metadata={})),
+        (FallbackConfig(wait=0), "aresponses", stay("litellm_metadata", "true")),
+    ],
+)
 def test_judges_and_gates_are_never_the_fallbacks(
-    bench: Any, providers: ProviderServer, ask: Any
+    config: FallbackConfig,
+    method: str,
+    asked: Any,
+    bench: Any,
+    providers: ProviderServer,
+    run: Any,
 ) -> None:
-    """`must_not_degrade` for all calls: not the chain's fallback, not LiteLLM's own."""
+    """Not the chain's fallback and not LiteLLM's own, for all calls or as one request says.
+
+    Nothing of it reaches a provider, or the next request.
+    """
     providers["primary"].fail(500)
-    models = [*bench.chain("primary", "backup"), bench.deployment("spare", None, group="spares")]
-    router, listener = bench.managed(
-        FallbackConfig(must_not_degrade=True), models=models, fallbacks=[{"deriver": ["spares"]}]
-    )
-    with pytest.raises(litellm.InternalServerError) as caught:
-        ask(router, "completion", **ASKED)
+    router, listener = bench.with_a_spare(config)
+
+    async def ask(**asked: Any) -> Any:
+        question = {"input": "hello"} if method == "aresponses" else ASKED
+        answer = getattr(router, method)(**{"model": "deriver", **question, **asked})
+        return await answer if method.startswith("a") else answer
+
+    with pytest.raises(openai.APIError) as caught:
+        run(ask(**asked))
     assert {*providers.order} == {"primary"}
     assert listener.record.untried == (("backup", "the call must not degrade"),)
     assert vars(caught.value)["record"] == listener.record
+    assert "must_not_degrade" not in str([one.body for one in providers["primary"].requests])
+    if asked:
+        run(ask())
+        assert listener.records[-1].answered_by == "backup"
 
 
-@pytest.mark.parametrize("said", [True, "true"])
-def test_one_request_must_not_degrade(
-    said: object, bench: Any, providers: ProviderServer, ask: Any, text: Any
+@pytest.mark.parametrize("must_not_degrade", [True, False])
+def test_what_is_paused_is_not_down(
+    bench: Any, providers: ProviderServer, ask: Any, say: Any, *, must_not_degrade: bool
 ) -> None:
-    """A request says so in its metadata; nothing of it reaches a provider or the next request."""
-    providers["primary"].fail(500)
-    router, listener = bench.managed(FallbackConfig(wait=0))
-    with pytest.raises(litellm.InternalServerError):
-        ask(router, "completion", **ASKED, metadata={"must_not_degrade": said})
-    assert providers.order == ["primary", "primary"]
-    assert listener.record.untried == (("backup", "the call must not degrade"),)
-    assert set(providers["primary"].requests[0].body) == {"messages", "model"}
-    assert text(ask(router, "completion", **ASKED)) == "hello from backup"
-
-
-def test_an_endpoint_with_a_bucket_of_its_own_must_not_degrade_either(
-    bench: Any, providers: ProviderServer, run: Any
-) -> None:
-    """The Responses API has metadata of its own beside LiteLLM's; either may say so."""
-    providers["primary"].fail(500)
-    for bucket in ("metadata", "litellm_metadata"):
-        router, listener = bench.managed(FallbackConfig(wait=0))
-        asked: Any = {"litellm_metadata": {}, bucket: {"must_not_degrade": "true"}}
-        with pytest.raises(openai.APIError):
-            run(router.aresponses(model="deriver", input="hello", **asked))
-        assert listener.record.untried == (("backup", "the call must not degrade"),)
-    assert {*providers.order} == {"primary"}
-
-
-def test_a_paused_primary_is_not_replaced_where_that_must_not_be(
-    bench: Any, providers: ProviderServer, ask: Any
-) -> None:
-    """Nobody is asked, LiteLLM's own error comes out, and nobody takes it for an outage."""
-    router, listener = bench.managed(FallbackConfig(must_not_degrade=True, cooldown=Cooldown()))
-    info = router.model_list[0]["model_info"]
-    info["blocked"] = True
-    with pytest.raises(Exception, match=r"[Nn]o .*deployment"):
-        ask(router, "completion", **ASKED)
-    assert not providers.order
-    assert not listener.records
-    info["blocked"] = False
-    ask(router, "completion", **ASKED)
-    assert listener.records[-1].attempts[0].note is None
-
-
-def test_a_chain_that_is_paused_is_not_down(
-    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """LiteLLM's own "nobody is there" is no news of a provider; afterwards all is as before."""
+    """LiteLLM's own "nobody is there" comes out, nobody is asked or takes it for an outage."""
+    config = FallbackConfig(must_not_degrade=must_not_degrade, cooldown=Cooldown(after=1))
     router, listener = bench.managed(config)
-    for one in router.model_list:
+    paused = router.model_list[:1] if must_not_degrade else router.model_list
+    for one in paused:
         one["model_info"]["blocked"] = True
-    with pytest.raises((LookupError, ValueError)):
-        ask(router, "completion", **ASKED)
-    for one in router.model_list:
+    with pytest.raises(Exception, match=r"[Nn]o .*deployment"):
+        ask(router)
+    assert not providers.order + listener.records
+    for one in paused:
         one["model_info"]["blocked"] = False
-    assert text(ask(router, "completion", **ASKED)) == "hello from primary"
-    assert listener.records[-1].attempts[0].note is None
-    assert not listener.switches
+    assert say(router) == "hello from primary"
+    assert listener.record.attempts[0].note is None
 
 
 def test_what_a_guardrail_blocks_is_blocked(
     bench: Any, providers: ProviderServer, ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A guardrail's no is for the request: neither the next target nor another group is asked."""
-    router, listener = bench.managed(
-        models=[
-            *bench.chain("primary", "backup"),
-            bench.deployment("spare", None, group="spares"),
-        ],
-        fallbacks=[{"deriver": ["spares"]}],
-    )
+    router, listener = bench.with_a_spare()
 
     def blocked(**_: Any) -> Any:
         raise GuardrailRaisedException(guardrail_name="ours", message="not that")
@@ -378,7 +326,7 @@ def test_what_a_guardrail_blocks_is_blocked(
     for name in ("completion", "acompletion"):
         monkeypatch.setattr(litellm, name, blocked)
     with pytest.raises(GuardrailRaisedException):
-        ask(router, "completion", **ASKED)
+        ask(router)
     assert not providers.order
     assert listener.record.outcome == "rejected"
 
@@ -391,33 +339,26 @@ def test_a_transport_without_retries_has_no_other_chance(
     recovery = AtOnce(rebuild=lambda _: None)
     router, listener = bench.managed(FallbackConfig(transport_recovery=recovery))
     with pytest.raises(openai.APIError):
-        ask(router, "completion", **ASKED, num_retries=0)
+        ask(router, num_retries=0)
     assert providers.order == ["primary"]
     assert listener.record.outcome == "exhausted"
 
 
 def test_a_request_that_may_have_had_an_effect_is_not_made_again(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
+    bench: Any, providers: ProviderServer, ask: Any
 ) -> None:
-    """replay="safe": neither by the chain nor by the Router's own fallbacks; the error says so."""
+    """replay="safe": nor by the Router's own fallbacks."""
     providers["primary"].fail(500)
-    models = [*bench.chain("primary", "backup"), bench.deployment("spare", None, group="spares")]
-    router, listener = bench.managed(
-        FallbackConfig(replay="safe"), models=models, fallbacks=[{"deriver": ["spares"]}]
-    )
+    router, _ = bench.with_a_spare(FallbackConfig(replay="safe"))
     with pytest.raises(litellm.InternalServerError) as caught:
-        ask(router, "completion", **ASKED)
+        ask(router)
     assert providers.order == ["primary"]
-    record = vars(caught.value)["record"]
-    assert (record.limit, record.attempts[0].reached) == ("replay", "unknown")
-    assert record == listener.record
-    providers["primary"].fail(429)
-    assert text(ask(router, "completion", **ASKED)) == "hello from backup"
+    assert vars(caught.value)["record"].limit == "replay"
 
 
 @pytest.mark.parametrize("bucket", ["metadata", "litellm_metadata"])
 def test_a_request_stays_within_its_labels(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any, bucket: str
+    bucket: str, bench: Any, providers: ProviderServer, ask: Any, say: Any
 ) -> None:
     """`require` in its metadata, of deployments' tags; nothing of it reaches a provider."""
     providers["primary"].fail(500)
@@ -425,51 +366,27 @@ def test_a_request_stays_within_its_labels(
         bench.deployment("primary", 0, tags=["eu", "fast"]),
         bench.deployment("abroad", 1),
         bench.deployment("near", 2, tags=["eu"]),
-        bench.deployment("spare", None, group="spares"),
     ]
-    config = FallbackConfig(wait=0)
-    router, listener = bench.managed(config, models=models, fallbacks=[{"deriver": ["spares"]}])
-    asked: Any = {**ASKED, bucket: {"require": ["eu"]}}
-    assert text(ask(router, "completion", **asked)) == "hello from near"
+    router, listener = bench.with_a_spare(FallbackConfig(wait=0), models)
+    asked: Any = {bucket: {"require": ["eu"]}}
+    assert say(router, **asked) == "hello from near"
     assert listener.record.untried == (("abroad", "it lacks the label 'eu'"),)
     assert set(providers["primary"].requests[0].body) == {"messages", "model"}
     providers["near"].fail(500)
     with pytest.raises(litellm.InternalServerError):
-        ask(router, "completion", **asked)
+        ask(router, **asked)
+    for wrong in (["us"], "eu", 3):  # it says which label is missing, or what may be passed
+        with pytest.raises(FallbackConfigError, match=r"lacks the label 'us'|pass a set of texts"):
+            ask(router, **{bucket: {"require": wrong}})
     assert not {"abroad", "spare"} & {*providers.order}
-    assert text(ask(router, "completion", **ASKED)) == "hello from abroad"
+    assert say(router) == "hello from abroad"
 
 
-@pytest.mark.parametrize("required", [["us"], "eu", 3])
-def test_where_no_deployment_may_be_asked_nobody_is(
-    bench: Any, providers: ProviderServer, ask: Any, required: Any
-) -> None:
-    """The error says which label is missing, or what may be passed."""
-    models = [
-        bench.deployment("primary", 0, tags=["eu"]),
-        bench.deployment("spare", None, group="spares"),
-    ]
-    router, _ = bench.managed(models=models, fallbacks=[{"deriver": ["spares"]}])
-    with pytest.raises(FallbackConfigError, match=r"lacks the label 'us'|pass a set of texts"):
-        ask(router, "completion", **ASKED, metadata={"require": required})
-    assert not providers.order
-
-
-def test_the_resilient_preset(
-    bench: Any,
-    providers: ProviderServer,
-    ask: Any,
-    text: Any,
-    caplog: pytest.LogCaptureFixture,
-) -> None:
+def test_the_resilient_preset(bench: Any, caplog: pytest.LogCaptureFixture) -> None:
     """It has turns, which LiteLLM has not: an INFO says what holds instead."""
     with caplog.at_level(logging.INFO, "honcho_fallback"):
         router, listener = bench.managed(FallbackConfig.resilient())
     assert 'reset="iteration" in place of "turn"' in caplog.text
     assert FallbackProxyHandler(FallbackConfig.resilient())
-
-    providers["primary"].fail(503)
-    said = [text(ask(router, "completion", **ASKED)) for _ in range(4)]
-    assert said == ["hello from backup"] * 4
-    assert providers.order == [*["primary", "backup"] * 3, "backup"]
-    assert listener.records[-1].turn_id is None
+    router.completion(**ASKED)
+    assert listener.record.turn_id is None

@@ -10,7 +10,9 @@ import litellm
 import pytest
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
-from honcho_fallback_litellm import FallbackRoutingStrategy
+from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrategy
+from tests.helpers.litellm_runs import ASKED
+from tests.helpers.observers import WRONG
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -71,12 +73,15 @@ def test_a_mistake_spoils_its_own_group_only(
     assert len(errors_in(caplog)) == 1
 
     providers["primary"].fail(500)
-    router.completion(model="deriver", messages=MESSAGES)
+    router.completion(**ASKED)
     assert providers.order[1:] == ["primary", "backup"]
 
 
 def test_every_mistake_is_named_at_once_where_no_chain_is_left(bench: Any) -> None:
-    """Whoever mends one should not meet the next; nothing of the Router has changed."""
+    """Whoever mends one should not meet the next; nothing of the Router has changed.
+
+    A strategy that would never do anything is a mistake in the model list.
+    """
     models = [*spoilt(bench, "0", "1"), bench.deployment("a", 7), bench.deployment("b", 7)]
     router = bench.router(models)
     with pytest.raises(FallbackConfigError) as caught:
@@ -84,7 +89,9 @@ def test_every_mistake_is_named_at_once_where_no_chain_is_left(bench: Any) -> No
     head, *lines = str(caught.value).splitlines()
     assert head == "this Router has no chain"
     assert [line.count("fallback_rank: ") for line in lines] == [2, 1]
-    router.completion(model="deriver", messages=MESSAGES)
+    router.completion(**ASKED)
+    with pytest.raises(FallbackConfigError, match="fallback_rank: 0"):
+        FallbackRoutingStrategy().register(bench.router([bench.deployment("one", None)]))
 
 
 @pytest.mark.parametrize(
@@ -110,21 +117,6 @@ def test_a_rank_in_the_wrong_place_is_recognized(
     with pytest.raises(FallbackConfigError, match="this Router has no chain") as caught:
         FallbackRoutingStrategy().register(bench.router([astray]))
     assert message in str(caught.value)
-
-
-def test_a_router_without_ranks_is_refused(bench: Any) -> None:
-    """A strategy that would never do anything is a mistake in the model list."""
-    router = bench.router([bench.deployment("one", None), bench.deployment("two", None)])
-    with pytest.raises(FallbackConfigError, match="fallback_rank: 0"):
-        FallbackRoutingStrategy().register(router)
-
-
-def test_ranks_may_have_gaps(bench: Any, providers: ProviderServer) -> None:
-    """Room between them is for deployments to come."""
-    router, _ = bench.managed(models=[bench.deployment("b", 20), bench.deployment("a", 10)])
-    providers["a"].fail(500)
-    router.completion(model="deriver", messages=MESSAGES)
-    assert providers.order == ["a", "b"]
 
 
 def test_one_line_says_which_chains_are_active(
@@ -160,7 +152,7 @@ def test_a_deployment_that_comes_later_with_a_mistake_spoils_its_group_until_it_
     for number in (1, 2):
         router.add_deployment(litellm.Deployment(**bench.deployment("late", "2")))
         for _ in range(2):
-            ask(router, "completion", model="deriver", messages=MESSAGES)
+            ask(router)
         assert len(listener.starts) == 2 * (number - 1)
         (line,) = errors_in(caplog)
         assert line.startswith("group deriver is no chain")
@@ -168,7 +160,7 @@ def test_a_deployment_that_comes_later_with_a_mistake_spoils_its_group_until_it_
 
         ask(router, "completion", model="other", messages=MESSAGES)
         router.delete_deployment(id="late")
-        ask(router, "completion", model="deriver", messages=MESSAGES)
+        ask(router)
         assert len(listener.starts) == 2 * number
 
 
@@ -288,6 +280,14 @@ def test_options_that_cannot_work_are_refused(field: str, value: Any) -> None:
     FallbackRoutingStrategy(FallbackConfig(on_exhausted="last", reset="iteration"))
 
 
+@pytest.mark.parametrize("make", [FallbackRoutingStrategy, FallbackProxyHandler])
+@pytest.mark.parametrize("wrong", WRONG)
+def test_a_wrong_observer_is_refused_where_it_is_given(make: Any, wrong: str) -> None:
+    """The message is the core's, before any Router is there."""
+    with pytest.raises(FallbackConfigError, match="observers: got "):
+        make(observers=WRONG[wrong])
+
+
 def test_one_strategy_serves_one_router(bench: Any) -> None:
     """A second Router needs a second strategy; the first one again is fine."""
     router = bench.router()
@@ -297,74 +297,49 @@ def test_one_strategy_serves_one_router(bench: Any) -> None:
         strategy.register(bench.router())
 
 
+def let_go(router: Any) -> None:
+    """Take a Router out of LiteLLM's global lists."""
+    (router.retire if hasattr(router, "retire") else router.discard)()
+
+
 @pytest.mark.parametrize("managed", [False, True])
 def test_the_strategy_does_not_keep_its_router(managed: bool, bench: Any) -> None:
-    """A Router that nobody uses any more is gone, with its strategy as without."""
+    """A Router that nobody uses any more is gone, with its strategy as without.
+
+    What is left of it raises no RuntimeError, for which LiteLLM runs a whole call again.
+    """
     router = bench.router()
     strategy = FallbackRoutingStrategy().register(router) if managed else None
-    core = weakref.ref(vars(router).get("_core", router))
-    (router.retire if hasattr(router, "retire") else router.discard)()  # LiteLLM's global lists
+    core, ask = weakref.ref(vars(router).get("_core", router)), router.completion
+    if strategy is None:
+        del ask  # LiteLLM's own method holds it
+    let_go(router)
     del router
     gc.collect()
     assert core() is None
-    assert strategy is None or not strategy.is_registered(None)
+    if strategy is not None:
+        assert not strategy.is_registered(None)
+        with pytest.raises(ReferenceError, match="gone"):
+            ask(**ASKED)
 
 
-def test_a_router_that_is_gone_is_no_runtime_error(bench: Any) -> None:
-    """LiteLLM runs a whole call again on a RuntimeError from the sync method."""
-    router = bench.router()
-    FallbackRoutingStrategy().register(router)
-    ask = router.completion
-    (router.retire if hasattr(router, "retire") else router.discard)()
-    del router
-    gc.collect()
-    with pytest.raises(ReferenceError, match="gone"):
-        ask("deriver", MESSAGES)
-
-
-def test_a_deployment_that_comes_later_joins_the_chain(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
+def test_the_chain_is_what_the_router_holds(
+    bench: Any, providers: ProviderServer, say: Any
 ) -> None:
-    """The chain is what the Router holds, call by call."""
-    router, _ = bench.managed(models=bench.chain("primary"))
-    late = bench.deployment("late", 1)
-    router.add_deployment(litellm.Deployment(**late))
-    providers["primary"].fail(500)
-    assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == "hello from late"
+    """(11) Call by call: a deployment that comes late, other ranks, with gaps, other settings.
 
-
-def test_ranks_that_change_change_the_order(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """A new model list with the same deployments is a new chain."""
-    router, _ = bench.managed(models=bench.chain("one", "two"))
-    assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == "hello from one"
-    router.set_model_list([bench.deployment("one", 1), bench.deployment("two", 0)])
-    assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == "hello from two"
-    assert providers.order == ["one", "two"]
-
-
-def test_the_strategy_survives_update_settings(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """(11) LiteLLM removes a custom strategy on such a change, without a word; ours stays."""
-    providers["primary"].fail(500)
-    router, listener = bench.managed()
-
+    LiteLLM removes a custom strategy on a change of settings, without a word; ours stays.
+    """
+    router, _ = bench.managed(models=bench.chain("one"))
+    providers["one"].fail(500)
+    router.add_deployment(litellm.Deployment(**bench.deployment("two", 20)))
+    assert say(router) == "hello from two"
+    router.set_model_list([bench.deployment("one", 20), bench.deployment("two", 10)])
+    assert say(router) == "hello from two"
+    router.set_model_list(bench.chain("one", "two"))
     router.update_settings(routing_strategy="least-busy", num_retries=0)
-
-    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
-    assert text(answer) == "hello from backup"
-    assert providers.order == ["primary", "backup"]
-    assert listener.record.is_fallback
-
-
-def test_max_retries_has_no_effect(bench: Any, providers: ProviderServer, ask: Any) -> None:
-    """(1) One request at the dead primary, whatever its deployment says."""
-    providers["primary"].fail(500)
-    router, _ = bench.managed(models=bench.chain("primary", "backup", max_retries=4))
-    ask(router, "completion", model="deriver", messages=MESSAGES)
-    assert providers.order == ["primary", "backup"]
+    assert say(router) == "hello from two"
+    assert providers.order == ["one", "two", "two", "one", "two"]
 
 
 def test_targets_are_described_without_secrets(
@@ -373,13 +348,13 @@ def test_targets_are_described_without_secrets(
     """Model, provider, the deployment's id or model, its window; no key, no address."""
     models = [
         bench.deployment("primary", 0, model="openai/gpt-4o"),
-        bench.deployment("", 1, model="anthropic/claude-x"),
+        bench.deployment("", 1, model="anthropic/claude-x", info={"max_input_tokens": 5}),
         bench.deployment("", 2, model="anthropic/claude-x", api_key="other"),
     ]
     for one in models[1:]:
         del one["model_info"]["id"]
     router, listener = bench.managed(models=models)
-    ask(router, "completion", model="deriver", messages=MESSAGES)
+    ask(router)
     (start,) = listener.starts
     assert start.agent == "deriver"
     assert [(t.name, t.model, t.provider) for t in start.chain] == [
@@ -387,7 +362,7 @@ def test_targets_are_described_without_secrets(
         ("anthropic/claude-x", "claude-x", "anthropic"),
         ("anthropic/claude-x#3", "claude-x", "anthropic"),
     ]
-    assert start.chain[0].context_window == 128000
+    assert [t.context_window for t in start.chain] == [128000, 5, 5]
     told = repr(start) + str(listener.record.to_dict())
     assert "key-of" not in told
     assert providers.url not in told

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import litellm
 import pytest
+
+from honcho_fallback import FallbackConfig
+from tests.helpers.litellm_runs import ASKED
+from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -41,7 +44,7 @@ def test_a_paused_deployment_is_never_asked(
     router, listener = bench.managed(models=models)
 
     with suppress(litellm.InternalServerError):
-        ask(router, "completion", model="deriver", messages=MESSAGES)
+        ask(router)
 
     assert providers.order == asked
     record = listener.record
@@ -50,111 +53,50 @@ def test_a_paused_deployment_is_never_asked(
     assert (paused, "LiteLLM had taken it out of rotation") in record.untried
 
 
-def test_a_cooldown_is_respected(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
+@pytest.mark.parametrize(
+    ("respect", "primary", "backup", "said", "order"),
+    [
+        (True, [429, 429], [], "bb", "p b b"),  # LiteLLM cools a 429 down at once
+        (False, [429], [], "bp", "p b p"),
+        # LiteLLM would refuse without a request; a target may have recovered.
+        (True, [429], [429], "-p", "p b p"),
+        (True, [500, 500], [429], "-b", "p b p b"),
+        (True, [429], [200, 500], "bp", "p b b p"),
+        (True, [429], [200, 200, 500], "bbp", "p b b b p"),
+    ],
+)
+def test_a_cooldown_of_litellms_orders_and_forbids_nobody(
+    respect: bool, primary: Any, backup: Any, said: str, order: str, bench: Any, say: Any
 ) -> None:
-    """LiteLLM cools a 429 down at once: the next iteration does not ask the primary."""
-    providers["primary"].fail(429)
-    router, listener = bench.managed(cooldown_time=60)
-
-    for _ in range(2):
-        assert text(ask(router, "completion", model="deriver", messages=MESSAGES))
-
-    assert providers.order == ["primary", "backup", "backup"]
-    assert [record.is_fallback for record in listener.records] == [True, True]
-
-
-def test_a_cooldown_can_be_left_to_others(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """`respect_cooldown=False` starts every iteration on the primary."""
-    providers["primary"].fail(429, times=1)
-    router, listener = bench.managed(respect_cooldown=False, cooldown_time=60)
-
-    said = [text(ask(router, "completion", model="deriver", messages=MESSAGES)) for _ in range(2)]
-
-    assert said == ["hello from backup", "hello from primary"]
-    assert providers.order == ["primary", "backup", "primary"]
-    assert [record.is_fallback for record in listener.records] == [True, False]
-
-
-def test_when_all_cool_down_they_are_tried_all_the_same(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """(7) LiteLLM would refuse without a request; a target may have recovered."""
-    providers["primary"].fail(429, times=1)
-    providers["backup"].fail(429, times=1)
-    router, _ = bench.managed(cooldown_time=60)
-    with pytest.raises(litellm.RateLimitError):
-        ask(router, "completion", model="deriver", messages=MESSAGES)
-
-    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
-
-    assert text(answer) == "hello from primary"
-    assert providers.order == ["primary", "backup", "primary"]
-
-
-def test_a_target_that_cools_down_is_better_than_none(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """(7) When the primary fails and all that is left cools down, it is tried all the same."""
-    providers["primary"].fail(500)
-    providers["backup"].fail(429, times=1)
-    router, _ = bench.managed(cooldown_time=60)
-    with pytest.raises(litellm.RateLimitError):
-        ask(router, "completion", model="deriver", messages=MESSAGES)
-
-    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
-
-    assert text(answer) == "hello from backup"
-    assert providers.order == ["primary", "backup"] * 2
-
-
-def test_tags_narrow_the_chain(bench: Any, providers: ProviderServer, run: Any, text: Any) -> None:
-    """(7) Tag routing stays LiteLLM's: the chain is what it leaves."""
-    models = [
-        bench.deployment(name, rank, tags=["free" if name == "backup" else "paid"])
-        for rank, name in enumerate(["primary", "backup"])
-    ]
-    router, _ = bench.managed(models=models, enable_tag_filtering=True)
-
-    answer = run(
-        router.acompletion(model="deriver", messages=MESSAGES, metadata={"tags": ["free"]})
-    )
-
-    assert text(answer) == "hello from backup"
-    assert providers.order == ["backup"]
-
-
-def test_pre_call_checks_narrow_the_chain(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """(7) A prompt longer than a target's window goes to the one that can take it."""
-    models = bench.chain("small", "large")
-    models[0]["model_info"]["max_input_tokens"] = 5
-    models[1]["model_info"]["max_input_tokens"] = 5000
-    router, _ = bench.managed(models=models, enable_pre_call_checks=True)
-    long = [{"role": "user", "content": "one two three four five six seven eight nine"}]
-
-    answer = ask(router, "completion", model="deriver", messages=long)
-
-    assert text(answer) == "hello from large"
-    assert providers.order == ["large"]
+    """(7) Who rests is asked after the others, before a call is lost."""
+    for name, statuses in (("primary", primary), ("backup", backup)):
+        bench.providers[name].reply(*(Reply(status=status) for status in statuses))
+    config = FallbackConfig(wait=0)
+    router, listener = bench.managed(config, respect_cooldown=respect, cooldown_time=60)
+    for who in said:
+        if who == "-":
+            with pytest.raises(litellm.RateLimitError):
+                say(router)
+        else:
+            assert say(router)[11] == who  # of "hello from primary"
+    assert " ".join(name[0] for name in bench.providers.order) == order
+    last = listener.records[-1]
+    if said == "bb":
+        assert {*last.cooling} == {"primary"}
+    elif respect:
+        assert last.attempts[-1].note == "in its cooldown, as nobody else was left"
 
 
 @pytest.mark.parametrize("check", ["session_affinity", "deployment_affinity"])
 def test_a_pinned_conversation_has_its_chain(
-    check: str, bench: Any, providers: ProviderServer, ask: Any, run: Any, text: Any
+    check: str, bench: Any, providers: ProviderServer, run: Any, say: Any
 ) -> None:
     """(7) LiteLLM names only whom it has pinned: the others stand behind it all the same."""
     router, _ = bench.managed(optional_pre_call_checks=[check], disable_cooldowns=True)
     metadata = {"session_id": "s", "user_api_key_hash": "u"}
-    run(router.acompletion(model="deriver", messages=MESSAGES, metadata={**metadata}))
+    run(router.acompletion(**ASKED, metadata={**metadata}))
     providers["primary"].fail(500)
-
-    answer = ask(router, "completion", model="deriver", messages=MESSAGES, metadata={**metadata})
-
-    assert text(answer) == "hello from backup"
+    assert say(router, metadata={**metadata}) == "hello from backup"
     assert providers.order == ["primary", "primary", "backup"]
 
 
@@ -179,7 +121,7 @@ def test_a_pin_does_not_change_the_order(
 
 
 def test_whoever_stands_behind_two_pins_is_asked_in_its_turn(
-    bench: Any, providers: ProviderServer, ask: Any, run: Any, text: Any
+    bench: Any, providers: ProviderServer, run: Any, say: Any
 ) -> None:
     """(7) A session and a key may be pinned to different deployments: the third is there."""
     checks = ["session_affinity", "deployment_affinity"]
@@ -194,9 +136,7 @@ def test_whoever_stands_behind_two_pins_is_asked_in_its_turn(
         run(router.acompletion(model=name, messages=MESSAGES, metadata={**metadata}))
         providers[name].fail(500)
 
-    answer = ask(router, "completion", model="deriver", messages=MESSAGES, metadata=key | session)
-
-    assert text(answer) == "hello from third"
+    assert say(router, metadata=key | session) == "hello from third"
     assert providers.order == ["second", "first", "first", "second", "third"]
 
 
@@ -237,7 +177,7 @@ def test_an_unmanaged_group_stays_litellms(
 
 
 def test_behind_the_chain_litellm_retries_as_ever(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
+    bench: Any, providers: ProviderServer, say: Any
 ) -> None:
     """(9) The call that is over has no say in the group that LiteLLM falls back to."""
     providers["primary"].fail(500)
@@ -246,36 +186,17 @@ def test_behind_the_chain_litellm_retries_as_ever(
     router, _ = bench.managed(
         models=models, fallbacks=[{"deriver": ["plain"]}], num_retries=1, disable_cooldowns=True
     )
-    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
-    assert text(answer) == "hello from last"
+    assert say(router) == "hello from last"
     assert providers.order == ["primary", "last", "last"]
-
-
-def test_a_group_that_falls_back_to_a_chain_gets_a_call_of_its_own(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """(9) A list's hop into a ranked group is a call like any other."""
-    models = [
-        *bench.chain("primary", "backup"),
-        bench.deployment("spare", None, group="spares"),
-    ]
-    providers["spare"].fail(500)
-    providers["primary"].fail(500)
-    router, listener = bench.managed(
-        models=models, fallbacks=[{"spares": ["deriver"]}], num_retries=0
-    )
-
-    answer = ask(router, "completion", model="spares", messages=MESSAGES)
-
-    assert text(answer) == "hello from backup"
-    assert providers.order == ["spare", "primary", "backup"]
-    assert listener.record.answered_by == "backup"
 
 
 def test_a_chain_in_a_list_is_asked_in_its_order(
     bench: Any, providers: ProviderServer, ask: Any, text: Any
 ) -> None:
-    """(9) LiteLLM would shuffle it; here its primary comes first, and after a group before it."""
+    """(9) LiteLLM would shuffle it; here each hop into a ranked group is a call of its own.
+
+    So behind a chain and a plain group as behind a plain group alone.
+    """
     models = [
         *bench.chain("primary", "backup"),
         bench.deployment("spare", None, group="spares"),
@@ -283,18 +204,20 @@ def test_a_chain_in_a_list_is_asked_in_its_order(
     ]
     for name in ("primary", "backup", "spare", "second"):
         providers[name].fail(500)
-    router, listener = bench.managed(
-        models=models,
-        fallbacks=[{"deriver": ["spares", "others"]}],
-        num_retries=0,
-        disable_cooldowns=True,
-    )
+    lists = [{"deriver": ["spares", "others"]}, {"spares": ["others"]}]
+    options = {"fallbacks": lists, "num_retries": 0, "disable_cooldowns": True}
+    router, listener = bench.managed(models=models, **options)
     for _ in range(3):
-        answer = ask(router, "completion", model="deriver", messages=MESSAGES)
+        answer = ask(router)
         assert text(answer) == "hello from third"
         assert answer._hidden_params["additional_headers"]["x-litellm-attempted-fallbacks"] == 1
     assert providers.order == ["primary", "backup", "spare", "second", "third"] * 3
     assert [one.answered_by for one in listener.records] == [None, "third"] * 3
+
+    providers.order.clear()
+    assert text(ask(router, model="spares")) == "hello from third"
+    assert providers.order == ["spare", "second", "third"]
+    assert len(listener.records) == 7
 
 
 def test_lists_that_name_each_other_end(bench: Any, providers: ProviderServer, ask: Any) -> None:
@@ -305,7 +228,7 @@ def test_lists_that_name_each_other_end(bench: Any, providers: ProviderServer, a
     lists = [{"deriver": ["others"]}, {"others": ["deriver"]}]
     router, _ = bench.managed(models=models, fallbacks=lists, disable_cooldowns=True)
     with pytest.raises(litellm.InternalServerError):
-        ask(router, "completion", model="deriver", messages=MESSAGES)
+        ask(router)
     assert providers.order == ["primary", "second"]
 
 
@@ -326,50 +249,16 @@ def test_a_chain_in_a_list_is_asked_for_who_may_ask_it(
         models=models, fallbacks=[{"deriver": ["others"]}], **{check: nobody}
     )
     with pytest.raises(litellm.InternalServerError):
-        run(router.acompletion(model="deriver", messages=MESSAGES))
+        run(router.acompletion(**ASKED))
     assert asked == ["others"]
     assert providers.order == ["primary"]
 
 
-def test_a_hundred_calls_with_one_metadata_dict_do_not_bleed(
-    bench: Any, providers: ProviderServer, run: Any, text: Any
-) -> None:
-    """(5) Each call goes primary, backup, whatever the others do meanwhile."""
-    providers["primary"].fail(500)
-    router, listener = bench.managed(disable_cooldowns=True)
-    metadata: dict[str, Any] = {}
-
-    async def all_at_once() -> list[Any]:
-        return await asyncio.gather(
-            *(
-                router.acompletion(model="deriver", messages=MESSAGES, metadata=metadata)
-                for _ in range(100)
-            )
-        )
-
-    answers = run(all_at_once())
-
-    assert {text(answer) for answer in answers} == {"hello from backup"}
-    assert len(providers["primary"].requests) == len(providers["backup"].requests) == 100
-    assert len({record.call_id for record in listener.records}) == 100
-    assert all(
-        [a.target for a in record.attempts] == ["primary", "backup"] for record in listener.records
-    )
-
-
-def test_a_switch_keeps_to_larger_windows(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """An overflow goes only to a target with a larger window, in rank order."""
-    models = bench.chain("first", "same", "large")
-    for one, window in zip(models, (100, 100, 1000), strict=True):
-        one["model_info"]["max_input_tokens"] = window
-    body = {"error": {"message": "too long", "code": "context_length_exceeded"}}
-    providers["first"].fail(400, body=body)
-    router, listener = bench.managed(models=models)
-
-    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
-
-    assert text(answer) == "hello from large"
-    assert providers.order == ["first", "large"]
-    assert listener.record.untried == (("same", "its context window is not larger"),)
+@pytest.mark.parametrize("own", [{"litellm_session_id": "s"}, {"metadata": {"session_id": "s"}}])
+def test_a_session_stays(own: Any, bench: Any, providers: ProviderServer, ask: Any) -> None:
+    """`reset="session"`, by LiteLLM's own names for one; another begins on the primary."""
+    providers["primary"].fail(503, times=1)
+    router, _ = bench.managed(FallbackConfig(reset="session"))
+    for request in (own, own, {"litellm_session_id": "another"}):
+        ask(router, **request)
+    assert providers.order == ["primary", "backup", "backup", "primary"]

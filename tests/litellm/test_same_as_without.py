@@ -22,7 +22,7 @@ from litellm.integrations.custom_logger import CustomLogger
 from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 
 from honcho_fallback_litellm import FallbackRoutingStrategy
-from tests.helpers.litellm_runs import litellm_left_clean, run_async
+from tests.helpers.litellm_runs import ASKED, litellm_left_clean, run_async
 from tests.helpers.observers import Listener
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_answer, chat_call, chat_word, openai_error
@@ -68,7 +68,7 @@ def outcome_of(error: BaseException) -> str:
 
 def asked(router: Any, way: str, request: Mapping[str, Any], judge: Callable[..., Any]) -> Any:
     """Ask in one of the ways, and judge the answer or name the error."""
-    options = {"model": "deriver", "messages": MESSAGES, **request}
+    options = {**ASKED, **request}
     if way.endswith("stream"):
         options["stream"] = True
 
@@ -383,7 +383,7 @@ def test_limits_of_a_deployment_are_kept(
 
             async def thrice(router: Any = router) -> None:
                 for _ in range(3):
-                    await router.acompletion(model="deriver", messages=MESSAGES)
+                    await router.acompletion(**ASKED)
                     await GLOBAL_LOGGING_WORKER.flush()
 
             run_async(thrice())
@@ -446,7 +446,7 @@ def test_callbacks_hear_the_same(
     count, options = EVENTFUL[case]
     options = dict(options)
     failures, names = options.pop("failures"), options.pop("names", ALONE)
-    request: dict[str, Any] = {"model": "deriver", "messages": MESSAGES, "metadata": {"mine": 1}}
+    request: dict[str, Any] = {**ASKED, "metadata": {"mine": 1}}
     heard: list[list[tuple[Any, ...]]] = []
     for managed in (False, True):
         notes = Notes()
@@ -497,7 +497,7 @@ def test_cooldowns_begin_at_the_same_failure(
             options = {"disable_cooldowns": False, **FAILS[fails]}
             router = twins.router(PAIR, managed=managed, **options)
             for _ in range(4):
-                ask(router, "completion", model="deriver", messages=MESSAGES)
+                ask(router)
         orders.append([*providers.order])
     assert orders[1] == orders[0]
 
@@ -697,7 +697,7 @@ BATCHES: dict[str, dict[str, Any]] = {
         "model": "deriver",
         "messages": [MESSAGES, MESSAGES],
     },
-    "schedule_acompletion": {"model": "deriver", "messages": MESSAGES, "priority": 0},
+    "schedule_acompletion": {**ASKED, "priority": 0},
 }
 
 
@@ -766,7 +766,7 @@ def test_a_stream_is_what_litellms_callers_know(sync: bool, twins: Twins) -> Non
     """Its class and its attributes are LiteLLM's."""
 
     async def inside(of: Any) -> Any:
-        options: dict[str, Any] = {"model": "deriver", "messages": MESSAGES, "stream": True}
+        options: dict[str, Any] = {**ASKED, "stream": True}
         if sync:
             stream = of.completion(**options)
             assert [*stream]

@@ -13,8 +13,9 @@ import pytest
 from honcho_fallback import AnswerRejected, FallbackConfig, FallbackPolicy, Target, classify
 from honcho_fallback_litellm._responses import events_of
 from tests.helpers import wire
+from tests.helpers.litellm_runs import ASKED
 from tests.helpers.provider import Reply
-from tests.helpers.wire import CHAT_USAGE
+from tests.helpers.wire import CHAT_USAGE, COUNTS, MESSAGE_COUNTS
 from tests.helpers.wire import chat_word as word
 
 if TYPE_CHECKING:
@@ -40,26 +41,21 @@ def read(request: pytest.FixtureRequest, run: Any) -> Any:
     """Read a stream to its end; ``read(router, received)`` appends to a list as it goes."""
 
     def sync(router: Any, received: list[Any], **options: Any) -> Any:
-        stream = router.completion(model="deriver", messages=MESSAGES, stream=True, **options)
+        stream = router.completion(**ASKED, stream=True, **options)
         for chunk in stream:
             received.append(chunk)  # noqa: PERF402 # what came before an error counts
         return stream
 
     async def inside(router: Any, received: list[Any], **options: Any) -> Any:
-        stream = await router.acompletion(
-            model="deriver", messages=MESSAGES, stream=True, **options
-        )
+        if request.param == "sync in a loop":
+            return sync(router, received, **options)
+        stream = await router.acompletion(**ASKED, stream=True, **options)
         async for chunk in stream:
             received.append(chunk)  # noqa: PERF401 # what came before an error counts
         return stream
 
-    async def in_a_loop(router: Any, received: list[Any], **options: Any) -> Any:
-        return sync(router, received, **options)
-
     if request.param == "sync":
         return sync
-    if request.param == "sync in a loop":
-        return lambda *args, **options: run(in_a_loop(*args, **options))
     return lambda *args, **options: run(inside(*args, **options))
 
 
@@ -77,12 +73,13 @@ def said(chunks: list[Any]) -> str:
 def test_a_stream_that_works_is_left_alone(
     bench: Any, providers: ProviderServer, read: Any
 ) -> None:
-    """The caller gets LiteLLM's own class of stream and each of its chunks."""
+    """The caller gets LiteLLM's own class of stream and each of its chunks.
+
+    What it cost is asked for, for the record, and not shown to a caller who did not ask.
+    """
     router, listener = bench.managed()
     chunks: list[Any] = []
-
     stream = read(router, chunks)
-
     assert isinstance(stream, litellm.CustomStreamWrapper)
     assert said(chunks) == "hello from primary"
     assert chunks[-1].choices[0].finish_reason == "stop"
@@ -92,42 +89,15 @@ def test_a_stream_that_works_is_left_alone(
     assert record.time_to_first_token is not None
     assert stream._hidden_params["fallback"] == record.to_dict()
 
-
-def test_usage_is_asked_for_and_not_shown(
-    bench: Any, providers: ProviderServer, read: Any
-) -> None:
-    """The record knows what a stream cost; a caller who did not ask sees no extra chunk."""
-    router, listener = bench.managed()
-    chunks: list[Any] = []
-    read(router, chunks)
-
     assert providers["primary"].requests[0].body["stream_options"] == {"include_usage": True}
-    assert listener.record.usage is not None
-    assert listener.record.usage["total_tokens"] == CHAT_USAGE["total_tokens"]
+    assert record.usage is not None
+    assert record.usage["total_tokens"] == CHAT_USAGE["total_tokens"]
     assert all(chunk.choices[0].delta or chunk.choices[0].finish_reason for chunk in chunks)
     assert [getattr(chunk, "usage", None) for chunk in chunks] == [None] * len(chunks)
 
 
-def test_a_stream_refused_at_its_opening_is_the_backups(
-    bench: Any, providers: ProviderServer, read: Any
-) -> None:
-    """(1) An HTTP error instead of a stream switches like any other."""
-    providers["primary"].fail(529)
-    router, listener = bench.managed()
-    chunks: list[Any] = []
-
-    stream = read(router, chunks)
-
-    assert said(chunks) == "hello from backup"
-    assert providers.order == ["primary", "backup"]
-    assert stream._hidden_params["fallback"]["answered_by"] == "backup"
-    headers = stream._hidden_params["additional_headers"]
-    assert headers["x-honcho-fallback-answered-by"] == "backup"
-    assert headers["x-honcho-fallback-attempts"] == "2"
-    assert len(listener.record.attempts) == 2
-
-
 PRE_CONTENT: dict[str, dict[str, Any]] = {
+    "refused": {"status": 529},
     "cut before any chunk": {"events": [], "cut": True},
     "cut after the role": {"events": [NO_CONTENT], "cut": True},
     "error event": {"events": [NO_CONTENT, error_event("server_error")]},
@@ -139,19 +109,21 @@ PRE_CONTENT: dict[str, dict[str, Any]] = {
 def test_a_stream_that_breaks_before_content_is_recovered(
     name: str, bench: Any, providers: ProviderServer, read: Any
 ) -> None:
-    """(8) Once; nobody sees a chunk of the failed attempt."""
+    """(1), (8) Once; nobody sees a chunk of the failed attempt, and headers say who answers."""
     providers["primary"].reply(Reply(**PRE_CONTENT[name]))
     router, listener = bench.managed()
     chunks: list[Any] = []
-
-    read(router, chunks)
-
+    stream = read(router, chunks)
     assert said(chunks) == "hello from backup"
     assert providers.order == ["primary", "backup"]
     assert [a.target for a in listener.record.attempts] == ["primary", "backup"]
     assert listener.record.attempts[0].kind is not None
     assert listener.record.usage["total_tokens"] == CHAT_USAGE["total_tokens"]
     assert len(listener.switches) == 1
+    assert stream._hidden_params["fallback"]["answered_by"] == "backup"
+    headers = stream._hidden_params["additional_headers"]
+    assert headers["x-honcho-fallback-answered-by"] == "backup"
+    assert headers["x-honcho-fallback-attempts"] == "2"
 
 
 def test_a_chain_of_breaking_streams_asks_each_once(
@@ -244,32 +216,27 @@ def test_an_empty_answer_is_one(
     assert headers["x-honcho-fallback-answered-by"] == listener.record.answered_by == "primary"
 
 
-@pytest.mark.parametrize("cut", [True, False])
 def test_after_content_the_error_goes_out(
-    cut: bool, bench: Any, providers: ProviderServer, read: Any
+    bench: Any, providers: ProviderServer, read: Any
 ) -> None:
     """(8) What has been handed out is not replayed; the error is the provider's."""
-    tail = [] if cut else [error_event("server_error")]
-    providers["primary"].reply(Reply(events=[NO_CONTENT, word("hello "), *tail], cut=cut))
+    events = [NO_CONTENT, word("hello "), error_event("server_error")]
+    providers["primary"].reply(Reply(events=events))
     router, listener = bench.managed()
     chunks: list[Any] = []
-
     with pytest.raises(openai.APIError) as caught:
         read(router, chunks)
-
     assert type(caught.value).__name__ != "MidStreamFallbackError"
     assert said(chunks) == "hello "
     assert providers.order == ["primary"]
     assert listener.record.outcome == "interrupted"
     assert vars(caught.value)["record"] == listener.record
-    attempt = listener.record.attempts[0]  # the provider bills what it has sent
-    assert (attempt.received, attempt.billed) == (len("hello "), "yes")
 
 
 def test_a_class_of_streams_is_made_once(bench: Any) -> None:
     """LiteLLM makes classes inside its calls; one of ours for each would never be let go."""
     router, _ = bench.managed()
-    ask = {"model": "deriver", "messages": MESSAGES, "stream": True}
+    ask = {**ASKED, "stream": True}
     first, second = (router.completion(**ask) for _ in range(2))
     assert type(first) is type(second)
 
@@ -280,12 +247,12 @@ def test_a_reader_that_stops_early_abandons_the_call(
     """The record is closed, and LiteLLM's stream with it."""
     router, listener = bench.managed()
 
-    stream = router.completion(model="deriver", messages=MESSAGES, stream=True)
+    stream = router.completion(**ASKED, stream=True)
     next(stream)
     stream.close()
 
     async def first_chunk() -> None:
-        stream = await router.acompletion(model="deriver", messages=MESSAGES, stream=True)
+        stream = await router.acompletion(**ASKED, stream=True)
         await anext(stream)
         await stream.aclose()
 
@@ -294,39 +261,37 @@ def test_a_reader_that_stops_early_abandons_the_call(
     assert [record.outcome for record in listener.records] == ["abandoned", "abandoned"]
 
 
+@pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize("method", ["aresponses", "aanthropic_messages"])
 @pytest.mark.parametrize("status", [500, None])
-def test_streams_of_other_endpoints_switch(
-    method: str, status: int | None, bench: Any, providers: ProviderServer, run: Any
+def test_other_endpoints_switch(
+    method: str,
+    status: int | None,
+    bench: Any,
+    providers: ProviderServer,
+    run: Any,
+    *,
+    stream: bool,
 ) -> None:
     """(1) Responses and Messages: refused at the opening, or broken before content."""
-    needs_the_proxys_packages()
-    anthropic = method == "aanthropic_messages"
-    if status:
-        providers["primary"].fail(status)
-    elif anthropic:
-        providers["primary"].reply(Reply(events=[OVERLOADED]))
-    else:
-        providers["primary"].reply(Reply(events=[], cut=True))
-    provider = "anthropic" if anthropic else "openai"
-    models = [
-        bench.deployment(name, rank, model=f"{provider}/{name}-model")
-        for rank, name in enumerate(["primary", "backup"])
-    ]
-    router, listener = bench.managed(models=models)
-    asked: dict[str, Any] = {"input": "hello"}
-    if anthropic:
-        asked = {"messages": MESSAGES, "max_tokens": 9}
+    is_anthropic = method == "aanthropic_messages"
+    if stream:
+        needs_the_proxys_packages()
+    broken = Reply(events=[OVERLOADED]) if is_anthropic else Reply(events=[], cut=True)
+    providers["primary"].reply(Reply(status=status) if status else broken)
+    model = "anthropic/m" if is_anthropic else "openai/m"
+    router, listener = bench.managed(models=bench.chain("primary", "backup", model=model))
+    asked: Any = {"messages": MESSAGES, "max_tokens": 9} if is_anthropic else {"input": "hello"}
 
     async def read_all() -> str:
-        stream = await getattr(router, method)(model="deriver", stream=True, **asked)
-        return "".join([str(chunk) async for chunk in stream])
+        answer = await getattr(router, method)(model="deriver", stream=stream, **asked)
+        return "".join([str(chunk) async for chunk in answer]) if stream else str(answer)
 
-    read = run(read_all())
-
+    assert "backup" in run(read_all())
     assert providers.order == ["primary", "backup"]
-    assert "backup" in read
     assert listener.record.answered_by == "backup"
+    if not stream:
+        assert listener.record.usage == (MESSAGE_COUNTS if is_anthropic else COUNTS)
 
 
 def test_an_empty_stream_shows_nothing_of_the_one_before(
@@ -430,20 +395,6 @@ def test_a_stream_of_messages_is_read_by_events(newline: str, fails: bool, run: 
     run(read_all_cuts())
 
 
-def test_anthropics_overload_inside_a_stream_is_one(
-    bench: Any, providers: ProviderServer, read: Any
-) -> None:
-    """LiteLLM drops an error event's type and makes 500 of it; the word that is left counts."""
-    providers["primary"].reply(Reply(events=[OVERLOADED]))
-    models = bench.chain("primary", "backup")
-    models[0]["litellm_params"]["model"] = "anthropic/primary-model"
-    router, listener = bench.managed(models=models)
-    chunks: list[Any] = []
-    read(router, chunks)
-    assert said(chunks) == "hello from backup"
-    assert listener.record.attempts[0].kind == "overloaded"
-
-
 def test_the_time_to_the_first_token_is_no_pause_between_two(
     bench: Any, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -457,5 +408,5 @@ def test_the_time_to_the_first_token_is_no_pause_between_two(
 
     monkeypatch.setattr(litellm, "acompletion", noted)
     with pytest.raises(ConnectionError):
-        run(router.acompletion(model="deriver", messages=MESSAGES, stream=True))
+        run(router.acompletion(**ASKED, stream=True))
     assert [one["stream_timeout"] for one in asked] == [180.0, 180.0]

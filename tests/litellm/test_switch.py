@@ -7,13 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import litellm
-import openai
 import pytest
 
-from honcho_fallback import Failure, FallbackConfig
+from honcho_fallback import Failure, FailureKind, FallbackConfig
+from honcho_fallback.testing import StatusError
 from honcho_fallback_litellm._failures import classifier_for
+from tests.helpers.litellm_runs import ASKED
 from tests.helpers.provider import Reply
-from tests.helpers.wire import COUNTS, MESSAGE_COUNTS
+from tests.helpers.wire import COUNTS
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -21,20 +22,15 @@ if TYPE_CHECKING:
 MESSAGES = [{"role": "user", "content": "hello"}]
 
 
-def meaning_of(error: BaseException) -> Failure:
+def meaning_of(error: BaseException, **options: Any) -> Failure:
     """Say what an error out of LiteLLM means."""
-    return classifier_for(FallbackConfig())(error)
+    return classifier_for(FallbackConfig(**options))(error)
 
 
 @pytest.mark.parametrize("code", ["503", 503, None])
 @pytest.mark.parametrize("message", ["the engine is overloaded", ""])
 def test_an_error_under_a_200_that_litellm_trips_over_is_the_providers(
-    message: str,
-    code: str | int | None,
-    bench: Any,
-    providers: ProviderServer,
-    ask: Any,
-    text: Any,
+    message: str, code: str | int | None, bench: Any, providers: ProviderServer, say: Any
 ) -> None:
     """LiteLLM's cooldown compares a status that is a text with a number, and raises a TypeError.
 
@@ -43,97 +39,46 @@ def test_an_error_under_a_200_that_litellm_trips_over_is_the_providers(
     body = {"error": {"message": message, "type": "overloaded_error", "code": code}}
     providers["primary"].reply(Reply(body=body))
     router, listener = bench.managed()
-    assert text(ask(router, "completion", model="deriver", messages=MESSAGES)) == (
-        "hello from backup"
-    )
+    assert say(router) == "hello from backup"
     assert providers.order == ["primary", "backup"]
-    assert str(listener.record.attempts[0].kind) in NO_ANSWER
+    assert listener.kinds[0] in {"overloaded", "server_error", "malformed_response"}
 
 
-NO_ANSWER = {"overloaded", "server_error", "malformed_response"}
-
-ASYNC_ENDPOINTS: dict[str, dict[str, Any]] = {
-    "aresponses": {"input": "hello"},
-    "aanthropic_messages": {"messages": MESSAGES, "max_tokens": 16},
-}
-
-
-@pytest.mark.parametrize("status", [429, 500])
-@pytest.mark.parametrize("method", ASYNC_ENDPOINTS)
-def test_responses_and_messages_switch_too(
-    method: str, status: int, bench: Any, providers: ProviderServer, run: Any, text: Any
-) -> None:
-    """(1) The endpoints that LiteLLM keeps in a metadata bucket of their own."""
-    provider = "anthropic" if method == "aanthropic_messages" else "openai"
-    models = [
-        bench.deployment(name, rank, model=f"{provider}/{name}-model")
-        for rank, name in enumerate(["primary", "backup"])
-    ]
-    providers["primary"].fail(status)
-    router, listener = bench.managed(models=models)
-
-    answer = run(getattr(router, method)(model="deriver", **ASYNC_ENDPOINTS[method]))
-
-    assert text(answer) == "hello from backup"
-    assert providers.order == ["primary", "backup"]
-    assert listener.record.is_fallback
-    assert listener.record.usage == (MESSAGE_COUNTS if provider == "anthropic" else COUNTS)
-
-
-NOT_SWITCHING = {
-    "wrong request": (400, {"error": {"message": "bad", "type": "invalid_request_error"}}),
-    "a rate limit in the text": (
-        400,
-        {"error": {"message": "no tool named get_rate_limit", "type": "invalid_request_error"}},
-    ),
-    "unprocessable": (422, {"error": {"message": "bad", "type": "invalid_request_error"}}),
-}
-
-
-@pytest.mark.parametrize("name", NOT_SWITCHING)
 def test_a_wrong_request_surfaces_after_one_request(
-    name: str, bench: Any, providers: ProviderServer, ask: Any
+    bench: Any, providers: ProviderServer, ask: Any
 ) -> None:
-    """(2) No other target could help; the error comes out in LiteLLM's own class, annotated."""
-    status, body = NOT_SWITCHING[name]
-    providers["primary"].fail(status, body=body)
+    """(2) The error comes out in LiteLLM's own class, annotated, and carries the record."""
+    providers["primary"].fail(400, error="invalid_request_error")
     router, listener = bench.managed()
-
-    with pytest.raises(openai.APIError) as caught:
-        ask(router, "completion", model="deriver", messages=MESSAGES)
-
-    assert type(caught.value).__module__ == "litellm.exceptions"
-    assert providers.order == ["primary"]
-    assert listener.record.outcome == "rejected"
-    assert listener.record.attempts[0].kind == "invalid_request"
+    with pytest.raises(litellm.BadRequestError) as caught:
+        ask(router)
     assert vars(caught.value)["record"] == listener.record
     assert any("primary invalid_request" in note for note in caught.value.__notes__)
 
 
 def test_a_retry_policy_has_no_say(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
+    bench: Any, providers: ProviderServer, ask: Any, say: Any
 ) -> None:
-    """LiteLLM's retry_policy would skip the classifier; in ranked groups it is out of the way."""
-    policy = litellm.RetryPolicy(DefaultRetries=4, InternalServerErrorRetries=0)
-    router, _ = bench.managed(retry_policy=policy, model_group_retry_policy={"deriver": policy})
+    """Nor has `max_retries`: LiteLLM's retry_policy would skip the classifier."""
+    policy = litellm.RetryPolicy(
+        DefaultRetries=4, InternalServerErrorRetries=0, BadRequestErrorRetries=4
+    )
+    models = bench.chain("primary", "backup", max_retries=4)
+    policies = {"retry_policy": policy, "model_group_retry_policy": {"deriver": policy}}
+    router, _ = bench.managed(models=models, **policies)
     providers["primary"].fail(500, times=1)
-    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
-    assert text(answer) == "hello from backup"
-
-    providers.order.clear()
+    assert say(router) == "hello from backup"
     providers["primary"].fail(400, times=1)
     with pytest.raises(litellm.BadRequestError):
-        ask(router, "completion", model="deriver", messages=MESSAGES)
-    assert providers.order == ["primary"]
+        ask(router)
+    assert providers.order == ["primary", "backup", "primary"]
 
 
 def test_the_answer_carries_the_record(bench: Any, providers: ProviderServer, ask: Any) -> None:
     """The caller finds the record with the answer, as plain values, and headers for the Proxy."""
     providers["primary"].fail(429, headers={"retry-after": "3"})
     router, listener = bench.managed()
-
-    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
-
+    answer = ask(router)
     told = answer._hidden_params["fallback"]
     assert told == listener.record.to_dict()
     assert told["usage"] == COUNTS
@@ -154,12 +99,11 @@ def test_an_answer_of_litellms_cache_costs_nothing(
     router, listener = bench.managed(cache_responses=True)
 
     def ask() -> Any:
-        answer = router.completion(model="deriver", messages=MESSAGES, stream=stream)
+        answer = router.completion(**ASKED, stream=stream)
         return [*answer] if stream else answer
 
     ask()
     answer = ask()
-
     assert providers.order == ["primary"]
     assert [(one.usage or {})["total_tokens"] for one in listener.records] == [19, 0]
     assert stream or answer.usage.total_tokens == 19
@@ -171,9 +115,7 @@ def test_nothing_internal_reaches_a_provider(
     """(6) Neither our keys nor LiteLLM's own travel in a body; each target has its own key."""
     providers["primary"].fail(401)
     router, _ = bench.managed()
-
-    ask(router, "completion", model="deriver", messages=MESSAGES, metadata={"secret": "mine"})
-
+    ask(router, metadata={"secret": "mine"})
     for name in ("primary", "backup"):
         (seen,) = providers[name].requests
         assert set(seen.body) == {"messages", "model"}
@@ -184,14 +126,7 @@ def test_nothing_internal_reaches_a_provider(
 
 @pytest.mark.parametrize(
     ("place", "seconds"),
-    [
-        ("none", 180),
-        ("request", 2),
-        ("deployment", 3),
-        ("tier", 240),
-        ("router", 4),
-        ("process", 300),
-    ],
+    {"none": 180, "request": 2, "deployment": 3, "tier": 240, "router": 4, "process": 300}.items(),
 )
 def test_a_timeout_of_litellms_is_kept(
     place: str, seconds: float, bench: Any, run: Any, monkeypatch: pytest.MonkeyPatch
@@ -215,7 +150,7 @@ def test_a_timeout_of_litellms_is_kept(
 
     monkeypatch.setattr(litellm, "acompletion", noted)
     with pytest.raises(ConnectionError):
-        run(router.acompletion(model="deriver", messages=MESSAGES, service_tier="flex", **told))
+        run(router.acompletion(**ASKED, service_tier="flex", **told))
     assert asked == [seconds, seconds]
 
 
@@ -234,21 +169,6 @@ def test_trouble_while_an_error_is_read_is_not_the_error(
     error = getattr(litellm, kind)("own words", llm_provider="openai", model="m")
     error.__cause__ = below
     assert meaning_of(error).kind == meant
-
-
-def test_anthropics_529_is_an_overload(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
-) -> None:
-    """LiteLLM makes 500 of it; the status below counts."""
-    models = bench.chain("primary", "backup")
-    models[0]["litellm_params"]["model"] = "anthropic/primary-model"
-    body = {"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}}
-    providers["primary"].fail(529, body=body, headers={"retry-after": "4"})
-    router, listener = bench.managed(models=models)
-    answer = ask(router, "completion", model="deriver", messages=MESSAGES)
-    assert text(answer) == "hello from backup"
-    (failed, _) = listener.record.attempts
-    assert (failed.kind, failed.status, failed.retry_after) == ("overloaded", 529, 4)
 
 
 def test_what_litellms_own_client_was_told_counts() -> None:
@@ -274,3 +194,74 @@ def test_a_retry_after_that_only_litellm_kept_counts() -> None:
     error.__cause__ = kind("own words")
     failure = meaning_of(error)
     assert (failure.kind, failure.retry_after) == ("rate_limit", 4)
+
+
+# The user's own rules.
+
+BODY = {"error": {"message": "team budget is used up", "code": "TEAM_BUDGET", "type": "budget"}}
+
+
+def own(failure: Failure, _: BaseException) -> Failure:
+    return failure if failure.by_rule else Failure.of(FailureKind.INVALID_REQUEST)
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        {"code": "TEAM_BUDGET", "status": 400},
+        {"error": "litellm.BadRequestError", "status": 400},
+        {"error": "openai.BadRequestError", "code": "TEAM_BUDGET"},
+    ],
+)
+@pytest.mark.parametrize("refine", [None, own])
+def test_a_rule_makes_a_bad_request_a_switch(
+    condition: Any, refine: Any, bench: Any, providers: ProviderServer, say: Any
+) -> None:
+    """Users read LiteLLM's class in their logs, and the body is below it: both are looked at."""
+    providers["primary"].fail(400, body=BODY)
+    rules = {"kind": "quota", "reason": "ours", **condition}
+    router, listener = bench.managed(FallbackConfig(rules=rules, refine=refine))
+    assert say(router) == "hello from backup"
+    first = listener.record.attempts[0]
+    assert (first.kind, first.note) == ("quota", "rule 1 given in Python: ours")
+
+
+def test_a_rule_is_for_what_the_provider_sent() -> None:
+    """LiteLLM makes a 500 of Anthropic's 529; a kind of LiteLLM's own troubles may be a rule's."""
+    for kind, status in (("quota", 529), ("local", 503)):
+        error = litellm.InternalServerError("overloaded", "anthropic", "claude")
+        error.__cause__ = StatusError(status)
+        failure = meaning_of(error, rules={"kind": kind, "status": status})
+        assert (failure.kind, failure.by_rule) == (kind, True)
+
+
+@pytest.mark.parametrize("is_broken", [False, True])
+def test_refine_corrects_what_lies_below_litellms_error(
+    is_broken: bool, bench: Any, providers: ProviderServer, say: Any
+) -> None:
+    """A kind brings its answers with it, and a hook that breaks is passed over."""
+
+    def refine(failure: Failure, _: BaseException) -> Failure:
+        if is_broken:
+            raise ZeroDivisionError
+        return failure._replace(kind=FailureKind.QUOTA)
+
+    # LiteLLM trips over a code that is a text, and raises a TypeError.
+    error = {"message": "busy", "type": "overloaded_error", "code": "503"}
+    providers["primary"].reply(Reply(body={"error": error}))
+    router, listener = bench.managed(FallbackConfig(refine=refine))
+    assert say(router) == "hello from backup"
+    switch = listener.switches[0].failure
+    known = ("overloaded", True) if is_broken else ("quota", False)
+    assert (switch.kind, switch.transient) == known
+
+
+def test_what_a_request_says_of_itself_is_the_callers(bench: Any, run: Any) -> None:
+    """OpenAI's metadata and LiteLLM's own; of what the Proxy adds, its copy of the client's."""
+    router, listener = bench.managed()
+    both = {"metadata": {"workspace": "acme"}, "litellm_metadata": {"run_id": "r-17"}}
+    run(router.aresponses(model="deriver", input="hello", **both))
+    assert listener.records[0].metadata == {"workspace": "acme", "run_id": "r-17"}
+    proxys: Any = {"user_api_key": "hash", "mine": 1, "requester_metadata": {"run_id": "r-18"}}
+    router.completion(**ASKED, metadata=proxys)
+    assert listener.records[1].metadata == {"run_id": "r-18"}
