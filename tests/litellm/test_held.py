@@ -16,18 +16,14 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from honcho_fallback import FallbackRun
 from honcho_fallback_litellm._router_call import RouterCall
+from tests.helpers.litellm_runs import ASKED
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_word as word
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Coroutine, Iterator
+    from collections.abc import Iterator
 
     from tests.helpers.provider import ProviderServer, SeenRequest
-
-REQUEST: dict[str, Any] = {
-    "model": "deriver",
-    "messages": [{"role": "user", "content": "hello"}],
-}
 
 
 class ContextKeeper(CustomLogger):
@@ -63,38 +59,25 @@ def alive() -> list[Any]:
     return [one for one in gc.get_objects() if type(one) in {RouterCall, FallbackRun}]
 
 
-def _call(router: Any) -> None:
+def _call(router: Any, way: str) -> None:
     with suppress(openai.APIError):
-        router.completion(**REQUEST)
+        answer = router.completion(**ASKED, stream=way != "answered")
+        for _ in answer if way != "answered" else ():
+            if way == "left":
+                break
 
 
-def _stream(router: Any) -> None:
+async def _acall(router: Any, way: str) -> None:
     with suppress(openai.APIError):
-        list(router.completion(**REQUEST, stream=True))
+        answer = await router.acompletion(**ASKED, stream=way != "answered")
+        if way != "answered":
+            async with aclosing(answer) as chunks:
+                async for _ in chunks:
+                    if way == "left":
+                        break
 
 
-def _left(router: Any) -> None:
-    with suppress(openai.APIError):
-        next(iter(router.completion(**REQUEST, stream=True)))
-
-
-async def _acall(router: Any) -> None:
-    with suppress(openai.APIError):
-        await router.acompletion(**REQUEST)
-
-
-async def _astream(router: Any) -> None:
-    with suppress(openai.APIError):
-        async for _ in await router.acompletion(**REQUEST, stream=True):
-            pass
-
-
-async def _aleft(router: Any) -> None:
-    with suppress(openai.APIError):
-        async with aclosing(await router.acompletion(**REQUEST, stream=True)) as chunks:
-            await anext(chunks)
-
-
+WAYS = ("answered", "streamed", "left")
 ENDINGS: tuple[dict[str, Reply], ...] = (
     {},
     {"primary": Reply(status=500)},
@@ -120,9 +103,9 @@ def test_an_ended_call_is_not_alive(
     """A context that was copied during a call does not keep it."""
     router, _ = bench.managed()
     before = alive()
-    for ask in (_call, _stream, _left):
+    for way in WAYS:
         for _ in endings(providers):
-            ask(router)
+            _call(router, way)
             # A stream that was left closes its connection when it is collected; inside the pool's
             # lock, while the next request takes one, it would wait for that lock for ever.
             gc.collect()
@@ -138,9 +121,9 @@ def test_an_ended_async_call_is_not_alive(
 
     async def inside() -> None:
         before = alive()
-        for ask in (_acall, _astream, _aleft):
+        for way in WAYS:
             for _ in endings(providers):
-                await asyncio.create_task(ask(router))
+                await asyncio.create_task(_acall(router, way))
         gc.collect()
         await asyncio.sleep(0)  # the loop closes generators that were collected
         assert len(keeper.contexts) >= 3 * len(ENDINGS)
@@ -149,13 +132,9 @@ def test_an_ended_async_call_is_not_alive(
     run(inside())
 
 
-@pytest.mark.parametrize("ask", [_acall, _astream])
+@pytest.mark.parametrize("way", WAYS[:2])
 def test_a_cancelled_call_is_not_alive(
-    ask: Callable[[Any], Coroutine[Any, Any, None]],
-    bench: Any,
-    providers: ProviderServer,
-    run: Any,
-    keeper: ContextKeeper,
+    way: str, bench: Any, providers: ProviderServer, run: Any, keeper: ContextKeeper
 ) -> None:
     """Cancelled while a provider is silent, a call is gone."""
     router, _ = bench.managed()
@@ -169,7 +148,7 @@ def test_a_cancelled_call_is_not_alive(
 
     async def inside() -> None:
         before = alive()
-        task = asyncio.create_task(ask(router))
+        task = asyncio.create_task(_acall(router, way))
         await asyncio.to_thread(asked.wait, 10)
         task.cancel()
         with suppress(asyncio.CancelledError):

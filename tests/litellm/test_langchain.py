@@ -28,13 +28,11 @@ def test_chat_litellm_router_switches(
             return str((await model.ainvoke("hello")).content)
         return "".join([str(chunk.content) async for chunk in model.astream("hello")])
 
-    if way == "invoke":
-        said = str(model.invoke("hello").content)
-    elif way == "stream":
-        said = "".join(str(chunk.content) for chunk in model.stream("hello"))
-    else:
+    if way.startswith("a"):
         said = run(inside())
-
+    else:
+        chunks = [model.invoke("hello")] if way == "invoke" else model.stream("hello")
+        said = "".join(str(chunk.content) for chunk in chunks)
     assert said == "hello from backup"
     assert providers.order == ["primary", "backup"]
     assert listener.record.answered_by == "backup"

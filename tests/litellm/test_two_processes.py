@@ -1,4 +1,4 @@
-"""Routers in two processes share cooldowns: LiteLLM's through its Redis, or a RedisCooldown."""
+"""Routers in two processes share LiteLLM's cooldowns through its Redis."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import redis.asyncio
-
-from honcho_fallback import FallbackConfig
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -101,78 +99,3 @@ def test_a_cooldown_of_one_process_is_known_to_the_other(
         ["async-backup"],
     ]
     assert len(providers["primary"].requests) == 4
-
-
-PROBING_PROCESS = """
-import asyncio, json, sys
-from litellm import Router
-from honcho_fallback import FallbackConfig
-from honcho_fallback.redis import RedisCooldown
-from honcho_fallback_litellm import FallbackRoutingStrategy
-
-models, url, messages = json.load(sys.stdin)
-config = FallbackConfig(cooldown=RedisCooldown(url, after=1, base=60.0, timeout=1.0))
-router = Router(model_list=models)
-FallbackRoutingStrategy(config).register(router)
-
-async def ask(model):
-    answer = await router.acompletion(model=model, messages=messages)
-    stream = await router.acompletion(model=model, messages=messages, stream=True)
-    async for _ in stream:
-        pass
-    await config.cooldown.aclose()
-    return [answer, stream]
-
-answers = [router.completion(model="sync", messages=messages)]
-stream = router.completion(model="sync", messages=messages, stream=True)
-answers += [[*stream] and stream, *asyncio.run(ask("async"))]
-config.cooldown.close()
-print(json.dumps([answer._hidden_params["fallback"] for answer in answers]))
-"""
-
-
-def test_a_cooldown_in_redis_is_one_for_all_processes(
-    bench: Any, providers: ProviderServer, run: Any, redis_port: int
-) -> None:
-    """What a sync, an async and a streaming call learn here, a Router elsewhere goes by.
-
-    A deployment is the same there: provider, model, address and the fingerprint of its key.
-    """
-    redis_cooldown = pytest.importorskip("honcho_fallback.redis").RedisCooldown
-    url = f"redis://127.0.0.1:{redis_port}/1"
-    cooldown = redis_cooldown(url, after=1, base=60.0, timeout=1.0)
-    models = [
-        bench.deployment(f"{group}-{name}", rank, group=group, api_base=f"{providers.url}/{name}")
-        for group in ("sync", "async")
-        for rank, name in enumerate(("primary", "backup"))
-    ]
-    providers["primary"].fail(503)
-    router, _ = bench.managed(FallbackConfig(cooldown=cooldown), models=models)
-    router.completion(model="sync", messages=MESSAGES)
-
-    async def read() -> None:
-        stream = await router.acompletion(model="async", messages=MESSAGES, stream=True)
-        async for _ in stream:
-            pass
-        await cooldown.aclose()
-
-    run(read())
-    cooldown.close()
-    assert providers.order == ["primary", "backup"] * 2
-    for one in models:  # another process, another id: who is asked is what counts
-        one["model_info"]["id"] += "-elsewhere"
-
-    other = subprocess.run(
-        [sys.executable, "-c", PROBING_PROCESS],
-        input=json.dumps([models, url, MESSAGES]),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert other.returncode == 0, other.stderr
-    records = json.loads(other.stdout.splitlines()[-1])
-    assert [one["answered_by"].split("-")[1] for one in records] == ["backup"] * 4
-    assert all("it was cooling down" in one["untried"][0]["why"] for one in records)
-    assert len(providers["primary"].requests) == 2
-    assert "key-of" not in other.stdout

@@ -1,4 +1,4 @@
-"""What the first failure of a process finds loaded, and that nobody notices how it got there."""
+"""What an import loads and what a first failure finds loaded; nobody notices how it got there."""
 
 # LiteLLM's objects have whatever shape they have.
 # pyright: reportUnknownArgumentType=false, reportUnknownMemberType=false
@@ -19,10 +19,10 @@ import pytest
 from litellm.integrations.custom_logger import CustomLogger
 from litellm.litellm_core_utils.thread_pool_executor import executor
 
+import honcho_fallback_litellm
 from honcho_fallback_litellm import warm_up
 
 ROOT = Path(__file__).resolve().parents[2]
-KEY = "sk-the-key-of-the-user"
 OPENAI = {"model": "openai/gpt-4o-mini", "path": "/v1"}
 ANTHROPIC = {"model": "anthropic/claude-3-5-haiku-latest", "path": ""}
 
@@ -142,3 +142,18 @@ def test_nobody_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     assert logs
     assert listener.heard == 0
     assert litellm.callbacks == []
+
+
+def test_importing_loads_no_litellm(tmp_path: Path) -> None:
+    """(12) LiteLLM takes seconds and 190 MiB; it comes with the first name that needs it."""
+    code = "import sys, honcho_fallback_litellm; assert 'litellm' not in sys.modules"
+    subprocess.run([sys.executable, "-c", code], cwd=tmp_path, check=True)
+
+
+def test_every_name_is_there() -> None:
+    """The lazy names resolve, and nothing else does."""
+    for name in honcho_fallback_litellm.__all__:
+        assert getattr(honcho_fallback_litellm, name).__doc__
+    assert dir(honcho_fallback_litellm) == honcho_fallback_litellm.__all__
+    with pytest.raises(AttributeError, match="nonsense"):
+        honcho_fallback_litellm.nonsense  # noqa: B018 # the access is the test
