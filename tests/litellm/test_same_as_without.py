@@ -28,7 +28,7 @@ from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_answer, chat_call, chat_word, openai_error
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Iterator, Mapping
 
     from tests.helpers.provider import ProviderServer
 
@@ -93,7 +93,7 @@ class Twins:
     """
 
     def __init__(self, bench: Any) -> None:
-        self._bench = bench
+        self._bench, self.providers = bench, bench.providers
         self.listener = Listener()
 
     def router(
@@ -134,19 +134,26 @@ class Twins:
         **options: Any,
     ) -> list[dict[str, Seen]]:
         """Return what was seen without the strategy and with it, in each way to ask."""
-        providers = self._bench.providers
         seen: list[dict[str, Seen]] = [{}, {}]
         for way in ways:
-            for managed in (False, True):
-                providers.reset()
-                for name, reply in failures.items():
-                    providers[name].standing = reply
-                # Every Router adds its callbacks to LiteLLM's lists, which have a limit.
-                with litellm_left_clean():
-                    router = self.router(names, managed=managed, **options)
-                    outcome = asked(router, way, copy.deepcopy(dict(request or {})), judge)
-                seen[managed][way] = Seen(outcome, " ".join(providers.order))
+            for place, router in enumerate(self.each(failures, names, **options)):
+                outcome = asked(router, way, copy.deepcopy(dict(request or {})), judge)
+                seen[place][way] = Seen(outcome, " ".join(self.providers.order))
         return seen
+
+    def each(
+        self, failures: Mapping[str, Reply], names: tuple[str, ...] = ALONE, **options: Any
+    ) -> Iterator[Any]:
+        """Hand out the one without the strategy, then the one with it; providers begin anew."""
+        for managed in (False, True):
+            self.providers.reset()
+            for name, reply in failures.items():
+                self.providers[name].standing = reply
+            # Every Router adds its callbacks to LiteLLM's lists, which have a limit.
+            with litellm_left_clean():
+                yield self.router(names, managed=managed, **options)
+            # LiteLLM's strategies leave event loops open: they warn here, where that is let pass.
+            gc.collect()
 
 
 @pytest.fixture
@@ -342,55 +349,30 @@ def test_nobody_may_be_asked_at_all(reason: str, lists: str, twins: Twins) -> No
     assert with_it == without
 
 
-@pytest.mark.parametrize("way", ["sync", "async"])
-def test_a_record_blames_nobody_who_was_not_asked(way: str, twins: Twins) -> None:
-    """Where LiteLLM selects nobody, there is no call of ours."""
-    router = twins.router(**NOBODY["paused"])
-    asked(router, way, {}, read)
-    assert not twins.listener.starts
-
-
 STRATEGIES = (
     "simple-shuffle",
     "least-busy",
     "usage-based-routing-v2",
     "latency-based-routing",
 )
-LIMITS: dict[str, dict[str, Any]] = {
-    "rpm": {"rpm": 1},
-    "tpm": {"tpm": 1},
-    "max_parallel_requests": {"max_parallel_requests": 1},
-}
 
 
-@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("limit", ["rpm", "tpm", "max_parallel_requests"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-def test_limits_of_a_deployment_are_kept(
-    strategy: str, limit: str, twins: Twins, providers: ProviderServer
-) -> None:
+def test_limits_of_a_deployment_are_kept(strategy: str, limit: str, twins: Twins) -> None:
     """What LiteLLM's routing strategy counts and refuses, it counts and refuses in a chain."""
     orders: list[str] = []
-    for managed in (False, True):
-        providers.reset()
-        with litellm_left_clean():
-            router = twins.router(
-                ALONE,
-                {"primary": LIMITS[limit]},
-                managed=managed,
-                routing_strategy=strategy,
-                fallbacks=SPARES,
-            )
+    options: Any = {"routing_strategy": strategy, "fallbacks": SPARES}
+    for router in twins.each({}, per_deployment={"primary": {limit: 1}}, **options):
 
-            async def thrice(router: Any = router) -> None:
-                for _ in range(3):
-                    await router.acompletion(**ASKED)
-                    await GLOBAL_LOGGING_WORKER.flush()
+        async def thrice(router: Any = router) -> None:
+            for _ in range(3):
+                await router.acompletion(**ASKED)
+                await GLOBAL_LOGGING_WORKER.flush()
 
-            run_async(thrice())
-        orders.append(" ".join(providers.order))
-        # LiteLLM's strategies leave event loops open: they warn here, where that is let pass.
+        run_async(thrice())
+        orders.append(" ".join(twins.providers.order))
         del router, thrice
-        gc.collect()
     assert orders[0] == orders[1]
 
 
@@ -439,35 +421,26 @@ PRICED = {name: {"model": "openai/gpt-4o-mini"} for name in PAIR}
 
 @pytest.mark.parametrize("way", ["sync", "async"])
 @pytest.mark.parametrize("case", EVENTFUL)
-def test_callbacks_hear_the_same(
-    case: str, way: str, twins: Twins, providers: ProviderServer
-) -> None:
+def test_callbacks_hear_the_same(case: str, way: str, twins: Twins) -> None:
     """One event per attempt, with its deployment, its cost, and the attempts before it."""
     count, options = EVENTFUL[case]
-    options = dict(options)
-    failures, names = options.pop("failures"), options.pop("names", ALONE)
     request: dict[str, Any] = {**ASKED, "metadata": {"mine": 1}}
     heard: list[list[tuple[Any, ...]]] = []
-    for managed in (False, True):
+    for router in twins.each(**options, per_deployment=PRICED):
         notes = Notes()
-        providers.reset()
-        for name, reply in failures.items():
-            providers[name].standing = reply
-        with litellm_left_clean():
-            litellm.callbacks.append(notes)
-            router = twins.router(names, PRICED, managed=managed, **options)
+        litellm.callbacks.append(notes)
 
-            async def inside(router: Any = router, notes: Notes = notes) -> None:
-                # In a loop, LiteLLM's sync methods ask from a thread.
-                with suppress(openai.APIError):
-                    if way == "async":
-                        await router.acompletion(**copy.deepcopy(request))
-                    else:
-                        router.completion(**copy.deepcopy(request))
-                while len(notes.events) < count:  # noqa: ASYNC110 # LiteLLM logs in its own time
-                    await asyncio.sleep(0.01)
+        async def inside(router: Any = router, notes: Notes = notes) -> None:
+            # In a loop, LiteLLM's sync methods ask from a thread.
+            with suppress(openai.APIError):
+                if way == "async":
+                    await router.acompletion(**copy.deepcopy(request))
+                else:
+                    router.completion(**copy.deepcopy(request))
+            while len(notes.events) < count:  # noqa: ASYNC110 # LiteLLM logs in its own time
+                await asyncio.sleep(0.01)
 
-            run_async(inside())
+        run_async(inside())
         heard.append(sorted(notes.events))
     assert heard[1] == heard[0]
 
@@ -485,20 +458,14 @@ FAILS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("fails", FAILS)
-def test_cooldowns_begin_at_the_same_failure(
-    fails: str, twins: Twins, providers: ProviderServer, ask: Any
-) -> None:
+def test_cooldowns_begin_at_the_same_failure(fails: str, twins: Twins, ask: Any) -> None:
     """The primary is left alone after as many failures as in a plain group."""
     orders: list[list[str]] = []
-    for managed in (False, True):
-        providers.reset()
-        providers["primary"].fail(429)
-        with litellm_left_clean():
-            options = {"disable_cooldowns": False, **FAILS[fails]}
-            router = twins.router(PAIR, managed=managed, **options)
-            for _ in range(4):
-                ask(router)
-        orders.append([*providers.order])
+    options = {"disable_cooldowns": False, **FAILS[fails]}
+    for router in twins.each({"primary": refused(429)}, PAIR, **options):
+        for _ in range(4):
+            ask(router)
+        orders.append([*twins.providers.order])
     assert orders[1] == orders[0]
 
 
@@ -606,31 +573,13 @@ def test_retries_mean_requests_within_the_chain(
 
 IMAGE = {"created": 1, "data": [{"url": "http://localhost/image"}]}
 RANKED = {"id": "r", "results": [{"index": 0, "relevance_score": 0.5}], "meta": {}}
-TEXT = {
-    "id": "c",
-    "object": "text_completion",
-    "created": 1,
-    "model": "m",
-    "choices": [{"text": "hi", "index": 0, "finish_reason": "stop"}],
-    "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-}
+TEXT = {"id": "c", "choices": [{"text": "hi", "index": 0, "finish_reason": "stop"}]}
 FLAGS = {"flagged": False, "categories": {}, "category_scores": {}}
-MODERATED = {
-    "id": "m",
-    "model": "m",
-    "results": [{**FLAGS, "category_applied_input_types": {}}],
-}
-BATCH = {
-    "id": "b",
-    "object": "batch",
-    "endpoint": "/v1/chat/completions",
-    "input_file_id": "f",
-    "completion_window": "24h",
-    "status": "validating",
-    "created_at": 1,
-}
+FLAGGED = {**FLAGS, "category_applied_input_types": {}}
+MODERATED = {"id": "m", "model": "m", "results": [FLAGGED]}
+BATCHED = {"completion_window": "24h", "endpoint": "/v1/responses", "input_file_id": "f"}
+BATCH = {"id": "b", "object": "batch", "status": "validating", "created_at": 1, **BATCHED}
 CONTENTS = [{"role": "user", "parts": [{"text": "hello"}]}]
-BATCHED = {name: BATCH[name] for name in ("completion_window", "endpoint", "input_file_id")}
 # By method: the model, what is asked, what is answered.
 ENDPOINTS: dict[str, tuple[str, dict[str, Any], Any]] = {
     "embedding": ("openai/m", {"input": ["hello"]}, None),
@@ -659,18 +608,14 @@ SWITCHING = {
 @pytest.mark.filterwarnings("ignore:.*its client made 2 retries")  # for a moderation it does
 @pytest.mark.parametrize("failing", [(), ALONE])
 @pytest.mark.parametrize("method", ENDPOINTS)
-def test_each_endpoint_answers_alike(
-    method: str, failing: tuple[str, ...], twins: Twins, providers: ProviderServer
-) -> None:
+def test_each_endpoint_answers_alike(method: str, failing: tuple[str, ...], twins: Twins) -> None:
     """The same type comes out, of the same provider; a switch where LiteLLM would switch."""
     model, request, document = ENDPOINTS[method]
     seen: list[tuple[str, list[str]]] = []
-    for managed in (False, True):
-        providers.reset()
-        for name in PAIR:
-            reply = Reply(status=503) if name in failing else Reply(body=document)
-            providers[name].standing = reply
-        router = twins.router(PAIR, {key: {"model": model} for key in PAIR}, managed=managed)
+    replies = dict.fromkeys(PAIR, Reply(body=document)) | dict.fromkeys(failing, refused(503))
+    for router in twins.each(
+        replies, PAIR, per_deployment={key: {"model": model} for key in PAIR}
+    ):
 
         async def inside(router: Any = router) -> Any:
             answer = getattr(router, method)(model="deriver", **copy.deepcopy(request))
@@ -680,7 +625,7 @@ def test_each_endpoint_answers_alike(
             kind = type(run_async(inside())).__name__
         except Exception as error:  # noqa: BLE001 # its name is compared
             kind = outcome_of(error)
-        seen.append((kind, [*providers.order]))
+        seen.append((kind, [*twins.providers.order]))
     (kind, order), ours = seen
     if OLD and not method.startswith("a") and failing:
         pytest.skip("this LiteLLM takes no fallback here; with a chain it switches")
@@ -761,21 +706,20 @@ def test_a_stream_has_the_chunks_that_were_asked_for(usage: Any, twins: Twins) -
     assert with_it == without
 
 
-@pytest.mark.parametrize("sync", [True, False])
-def test_a_stream_is_what_litellms_callers_know(sync: bool, twins: Twins) -> None:
+@pytest.mark.parametrize("way", ["sync", "async"])
+def test_a_stream_is_what_litellms_callers_know(way: str, twins: Twins) -> None:
     """Its class and its attributes are LiteLLM's."""
 
     async def inside(of: Any) -> Any:
-        options: dict[str, Any] = {**ASKED, "stream": True}
-        if sync:
-            stream = of.completion(**options)
+        if way == "sync":
+            stream = of.completion(**ASKED, stream=True)
             assert [*stream]
         else:
-            stream = await of.acompletion(**options)
+            stream = await of.acompletion(**ASKED, stream=True)
             assert [one async for one in stream]
         return stream
 
-    theirs, ours = (run_async(inside(twins.router(managed=managed))) for managed in (False, True))
+    theirs, ours = (run_async(inside(router)) for router in twins.each({}))
     assert isinstance(ours, CustomStreamWrapper) == isinstance(theirs, CustomStreamWrapper)
     assert vars(theirs).keys() <= vars(ours).keys()
     assert ours.model == theirs.model
