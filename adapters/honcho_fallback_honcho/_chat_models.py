@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any, Unpack, cast
 from urllib.parse import urlsplit
 
 from honcho_fallback_honcho._extras import import_extra
-from honcho_fallback_honcho._keys import NO_KEY
-from honcho_fallback_honcho._loaders import LoadOptions, plan_agents
+from honcho_fallback_honcho._keys import NO_KEY, state_of
+from honcho_fallback_honcho._loaders import LoadOptions, load_policies
 
 if find_spec("langchain_core") is None:  # its own adapter would name an extra that is not enough
     import_extra("langchain_core", "providers")
@@ -28,6 +28,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.utils.function_calling import convert_to_json_schema
 from pydantic import Field
 
+from honcho_fallback import check_observers
 from honcho_fallback_langchain import FallbackChatModel
 
 if TYPE_CHECKING:
@@ -39,8 +40,8 @@ if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
     from langchain_core.runnables import Runnable
 
-    from honcho_fallback import Credential
-    from honcho_fallback_honcho._targets import PlannedTarget
+    from honcho_fallback import Credential, Target
+    from honcho_fallback_honcho._slots import Endpoint
 
 _STAYS = {"set", "not needed"}  # keys that nobody refreshes
 _CONNECT_SECONDS = 5.0
@@ -72,53 +73,52 @@ def load_chat_models(
             is missing or misnamed.
         ImportError: The extra ``honcho`` or ``providers`` is not installed.
     """
+    observers = options["observers"] = check_observers(options.get("observers", ()))
     return {
-        plan.agent: FallbackChatModel(
-            *map(chat_model, plan.chain),
-            agent=plan.agent,
-            credentials=[_credential_of(planned) for planned in plan.chain],
-            fallback_config=plan.config,
-            observers=plan.observers,
+        agent: FallbackChatModel(
+            *map(_chat_model, policy.targets),
+            agent=agent,
+            credentials=[*map(_credential_of, policy.targets)],
+            fallback_config=policy.config,
+            observers=observers,
         )
-        for plan in plan_agents(source, **options)
+        for agent, policy in load_policies(source, **options).items()
     }
 
 
-def _credential_of(planned: PlannedTarget) -> Credential | None:
+def _credential_of(target: Target) -> Credential | None:
     """Return what gives the key of each request; a model has a key that stays as it is itself."""
-    stays = planned.key in _STAYS or planned.endpoint.wire == "gemini"
-    return None if stays else planned.target.credential
+    stays = state_of(target.credential) in _STAYS or target.client.wire == "gemini"
+    return None if stays else target.credential
 
 
-def chat_model(planned: PlannedTarget) -> BaseChatModel:
+def _chat_model(target: Target) -> BaseChatModel:
     """Build the chat model of one target; it takes nothing from the SDKs' own variables."""
-    target, endpoint = planned.target, planned.endpoint
+    endpoint: Endpoint = target.client
     names, build = _WIRES[endpoint.wire]
-    key = NO_KEY
-    if planned.key in _STAYS and target.credential is not None:
-        key = str(target.credential.get())
+    credential = target.credential
+    key = str(credential.get()) if credential and state_of(credential) in _STAYS else NO_KEY
     named = {names[name]: value for name, value in target.params.items() if name in names}
     common = {"model": target.model, "api_key": key, "base_url": endpoint.base_url}
-    return build(planned, {**common, **named})
+    return build(target, endpoint, {**common, **named})
 
 
-def _openai_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseChatModel:
+def _openai_model(target: Target, endpoint: Endpoint, options: dict[str, Any]) -> BaseChatModel:
     langchain = import_extra("langchain_openai.chat_models.base", "providers")
     timeout = import_extra("openai", "providers").Timeout
-    endpoint, params = planned.endpoint, planned.target.params
     host = urlsplit(endpoint.base_url).hostname or ""
     is_openai = host == "api.openai.com" or host.endswith(".api.openai.com")  # in any region
     # OpenAI's reasoning models refuse max_tokens wherever they are asked; many other servers know
     # no other name.
-    reasons = is_openai or _REASONS.search(planned.target.model) is not None
-    body = {} if endpoint.transport == "openai" else {"top_k": params.get("top_k")}
+    reasons = is_openai or _REASONS.search(target.model) is not None
+    body = {} if endpoint.transport == "openai" else {"top_k": target.params.get("top_k")}
     body = {name: value for name, value in body.items() if value is not None}
     return _derived(_OpenAIModel, langchain.ChatOpenAI if reasons else langchain.BaseChatOpenAI)(
         **options,
         default_headers=dict(endpoint.extra_headers),
         default_query=dict(endpoint.extra_query),
         extra_body={**body, **endpoint.extra_body} or None,
-        json_object=params.get("structured_output_mode") == "json_object",
+        json_object=target.params.get("structured_output_mode") == "json_object",
         max_retries=0,
         openai_proxy=None,
         provider=endpoint.transport,
@@ -129,9 +129,9 @@ def _openai_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseChatMo
     )
 
 
-def _anthropic_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseChatModel:
+def _anthropic_model(target: Target, endpoint: Endpoint, options: dict[str, Any]) -> BaseChatModel:
     langchain = import_extra("langchain_anthropic", "providers")
-    endpoint, params = planned.endpoint, planned.target.params
+    params = target.params
     effort = params.get("thinking_effort")
     budget = params.get("thinking_budget_tokens", 0 if effort == "none" else None)
     if effort not in {None, "none", "minimal"}:  # it knows no minimal one
@@ -154,11 +154,10 @@ def _anthropic_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseCha
     )
 
 
-def _gemini_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseChatModel:
+def _gemini_model(target: Target, endpoint: Endpoint, options: dict[str, Any]) -> BaseChatModel:
     langchain = import_extra("langchain_google_genai", "providers")
     genai = import_extra("google.genai", "providers")
-    endpoint, params = planned.endpoint, planned.target.params
-    effort = params.get("thinking_effort")
+    effort = target.params.get("thinking_effort")
     if effort == "none":
         options.setdefault("thinking_budget", 0)
     elif effort is not None and "thinking_budget" not in options:  # it takes one of the two
@@ -168,7 +167,7 @@ def _gemini_model(planned: PlannedTarget, options: dict[str, Any]) -> BaseChatMo
     model = _derived(_GeminiModel, langchain.ChatGoogleGenerativeAI)(
         **{"temperature": None, **options},  # LangChain has a default of its own
         max_retries=1,  # attempts, the first one included
-        missing=planned.target.credential if planned.key == "missing" else None,
+        missing=target.credential if state_of(target.credential) == "missing" else None,
         timeout=endpoint.timeout,
         vertexai=False,
     )

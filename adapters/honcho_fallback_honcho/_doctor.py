@@ -11,23 +11,18 @@ from typing import TYPE_CHECKING, get_args
 from honcho_fallback import CredentialError, FallbackConfigError, FallbackError, FallbackPolicy
 from honcho_fallback.simulate import load_policy
 from honcho_fallback.testing import StatusError
+from honcho_fallback_honcho._keys import state_of
 from honcho_fallback_honcho._loaders import read_settings
 from honcho_fallback_honcho._notices import Effect, Notice, merged
-from honcho_fallback_honcho._slots import (
-    DEFAULT_TRANSPORT,
-    SLOTS,
-    TRANSPORTS,
-    host_of,
-    is_address,
-    key_name,
-)
+from honcho_fallback_honcho._slots import SLOTS, TRANSPORTS, host_of, is_address, key_name
+from honcho_fallback_honcho._targets import named_by, nodes_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from honcho_fallback_honcho._loaders import Reading
-    from honcho_fallback_honcho._model_settings import ModelSettings
     from honcho_fallback_honcho._settings import Settings
+    from honcho_fallback_honcho._targets import Node
 
 _WHEN = (
     "Honcho asks the fallback in the last of three attempts; with policy_from() after the first."
@@ -62,11 +57,12 @@ def rehearse(
             "--fail", f"given {len(outcomes)} times", f"{agent} has {len(chain)} targets"
         )
     # A target without its key cannot answer.
-    rest = [CredentialError("no key") if one.key == "missing" else None for one in chain]
+    keys = [state_of(target.credential) for target in chain]
+    rest = [CredentialError("no key") if key == "missing" else None for key in keys]
     errors = [*map(_error, outcomes), *rest[len(outcomes) :]]
     # The run logs its switches, and nobody has set up where to.
     logging.getLogger("honcho_fallback").addHandler(logging.NullHandler())
-    policy = FallbackPolicy([one.target for one in chain], load_policy(preset)[1], agent=agent)
+    policy = FallbackPolicy(chain, load_policy(preset)[1], agent=agent)
     run = policy.start(turn=policy.turn())
     attempt = run.attempt
     try:
@@ -120,21 +116,21 @@ def _counted(count: int) -> str:
 
 
 def _chains(reading: Reading) -> Iterator[str]:
-    cells = [
-        ("then" if position else "first", one.target.name, one.key, one.endpoint.host)
-        for chain in reading.chains.values()
-        for position, one in enumerate(chain)
-    ]
-    head, *rows = _aligned([("asked", "target", "key", "host"), *cells])
-    yield head
     # Agents that ask the same are shown once, together.
-    agents_by_rows: dict[tuple[str, ...], list[str]] = {}
-    following = iter(rows)
+    agents_by_cells: dict[tuple[tuple[str, ...], ...], list[str]] = {}
     for agent, chain in reading.chains.items():
-        agents_by_rows.setdefault(tuple(islice(following, len(chain))), []).append(agent)
-    for own_rows, agents in agents_by_rows.items():
+        cells = tuple(
+            ("then" if position else "first", one.name, state_of(one.credential), one.client.host)
+            for position, one in enumerate(chain)
+        )
+        agents_by_cells.setdefault(cells, []).append(agent)
+    shown = [row for same in agents_by_cells for row in same]
+    head, *rows = _aligned([("asked", "target", "key", "host"), *shown])
+    yield head
+    following = iter(rows)
+    for same, agents in agents_by_cells.items():
         yield ", ".join(agents)
-        yield from own_rows
+        yield from islice(following, len(same))
 
 
 def _lines_of(notices: Iterable[Notice]) -> Iterator[str]:
@@ -183,26 +179,16 @@ def _differences(reading: Reading) -> tuple[Notice, ...]:
         is_ours = name.startswith(_OUR_NAMES) and name.lower() in type(settings).model_fields
         if is_ours and settings.variable(name) != "":
             notices.append(Notice(name, "Honcho has no such setting", _WE_READ_IT, effect="hint"))
-    for agent, env in SLOTS.items():
-        for node, model, transport in _nodes(env, settings.model_of(agent)):
-            ignored = _ignored(node, model, transport, settings)
+    for agent in SLOTS:
+        for node in islice(nodes_of(agent, settings), 2):  # it asks no more
+            ignored = _ignored(node, settings)
             notices += [notice._replace(agents=(agent,)) for notice in ignored]
     return merged(notices)
 
 
-def _nodes(env: str, primary: ModelSettings) -> Iterator[tuple[str, ModelSettings, str | None]]:
-    """Yield the two models that Honcho asks for an agent, and over which transport."""
-    yield env, primary, primary.transport or DEFAULT_TRANSPORT
-    fallback = primary.fallback
-    if fallback is not None and not fallback.is_empty:
-        prefix = (fallback.model or "").partition("/")[0]
-        named = prefix if prefix in TRANSPORTS else None
-        yield f"{env}__FALLBACK", fallback, fallback.transport or named
-
-
-def _ignored(
-    env: str, model: ModelSettings, transport: str | None, settings: Settings
-) -> Iterator[Notice]:
+def _ignored(node: Node, settings: Settings) -> Iterator[Notice]:
+    model, env = node.settings, node.env
+    transport, _ = named_by(node, []) or ("", "")
     if transport not in _SDKS:
         return
     own, shared, sdk = model.overrides, settings.url(transport), _SDKS[transport]
@@ -216,7 +202,7 @@ def _ignored(
             problem = f"Honcho ignores it and sends {what} to {host}"
             fix = f"the name is {env}__OVERRIDES__{name}"
             yield Notice(f"{env}__{name}", problem, fix, effect="elsewhere")
-    if model.fallback is not None and env.endswith("__FALLBACK"):
+    if model.fallback is not None and node.is_fallback:
         yield Notice(f"{env}__FALLBACK", "one too many for Honcho", _WE_READ_IT, effect="hint")
     if from_sdk and not configured:
         problem = f"none of Honcho's settings, yet it sends the data to {host}"

@@ -7,7 +7,7 @@ to the one configured with it, and a missing key is reported when the settings a
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 from honcho_fallback import ApiKey, CredentialError, FallbackConfigError
 from honcho_fallback_honcho._notices import Effect, Notice
@@ -18,17 +18,7 @@ if TYPE_CHECKING:
     from honcho_fallback_honcho._model_settings import ModelSettings
     from honcho_fallback_honcho._settings import Settings
 
-KeyState = Literal["set", "refreshed", "not needed", "missing"]
-
 NO_KEY = "not-needed"  # the SDKs insist on one, local servers on none
-
-
-class Key(NamedTuple):
-    """Hold where a target is, and what it is asked with."""
-
-    base_url: str | None  # None where only the user knows it, and has not said it
-    credential: Credential  # gives the key to ``ask``; one that is missing raises there
-    state: KeyState
 
 
 class MissingKey(ApiKey):
@@ -45,29 +35,40 @@ class MissingKey(ApiKey):
         raise CredentialError(self._advice)
 
 
+def state_of(credential: Credential | None) -> str:
+    """Say of a target's key whether it is set, refreshed, not needed or missing."""
+    if isinstance(credential, MissingKey):
+        return "missing"
+    if not isinstance(credential, ApiKey):
+        return "refreshed"
+    return "not needed" if credential.get() == NO_KEY else "set"
+
+
 def find_key(
     settings: ModelSettings, transport: str, env: str, defaults: Settings, notices: list[Notice]
-) -> Key:
-    """Find a target's address, and the key that belongs to it; note what is wrong."""
+) -> tuple[str | None, Credential]:
+    """Find a target's address, and the key that belongs to it; note what is wrong.
+
+    There is no address where only the user knows it, and has not said it.
+    """
     own_key = _own_key(settings, env, defaults, notices)
     home, shared_url = TRANSPORTS[transport], defaults.url(transport)
     if own_key is not None and home.needs_key and home.base_url is not None:
         shared_url = None  # a target's own key does not belong to the host of all the others
     base_url = settings.overrides.base_url or settings.base_url or shared_url or home.base_url
     if base_url is None:
-        return Key(None, ApiKey(NO_KEY), "not needed")
+        return None, ApiKey(NO_KEY)
     if own_key is not None:
-        return Key(base_url, api_key(own_key, env), "set")
+        return base_url, api_key(own_key, env)
     is_home = _is_host_of(base_url, transport, defaults)
     default, credential = defaults.key(transport), defaults.credential(transport)
     if is_home and credential is not None:
-        return Key(base_url, credential, "refreshed")
+        return base_url, credential
     if is_home and default is not None and not is_placeholder(default.get_secret_value()):
-        key = api_key(default.get_secret_value(), key_name(transport))
-        return Key(base_url, key, "set")
+        return base_url, api_key(default.get_secret_value(), key_name(transport))
     is_local = transport == "openai_compatible" and is_loopback(base_url)
     if is_local or not home.needs_key:
-        return Key(base_url, ApiKey(NO_KEY), "not needed")
+        return base_url, ApiKey(NO_KEY)
     name = key_name(transport) if is_home else f"{env}__OVERRIDES__API_KEY"
     state = "a placeholder" if is_home and default is not None else "not set"
     problem, fix = f"{state}, so there is no key for {host_of(base_url)}", "set it"
@@ -78,7 +79,7 @@ def find_key(
         problem += f"; Honcho sends {key_name(transport)} there, load_policies() does not"
         fix, effect = "set it to the key that was given for that host", "hint"
     notices.append(Notice(name, problem, fix, effect=effect))
-    return Key(base_url, MissingKey(str(notices[-1])), "missing")
+    return base_url, MissingKey(str(notices[-1]))
 
 
 def is_placeholder(key: str) -> bool:

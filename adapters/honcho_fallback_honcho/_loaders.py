@@ -6,9 +6,9 @@ import logging
 from types import MappingProxyType
 from typing import TYPE_CHECKING, NamedTuple, TypedDict, Unpack
 
-from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, check_observers
+from honcho_fallback import FallbackConfig, FallbackConfigError, check_observers
 from honcho_fallback_honcho._notices import find_misnamed, merged
-from honcho_fallback_honcho._policy_from import timed
+from honcho_fallback_honcho._policy_from import policy_of
 from honcho_fallback_honcho._settings import checked, read_environ, read_file
 from honcho_fallback_honcho._slots import SLOTS
 from honcho_fallback_honcho._targets import read_chain
@@ -17,10 +17,9 @@ if TYPE_CHECKING:
     import os
     from collections.abc import Iterable, Mapping
 
-    from honcho_fallback import Credential, FallbackObserver
+    from honcho_fallback import Credential, FallbackObserver, FallbackPolicy, Target
     from honcho_fallback_honcho._notices import Notice
     from honcho_fallback_honcho._settings import Settings, Toml
-    from honcho_fallback_honcho._targets import PlannedTarget
 
 logger = logging.getLogger("honcho_fallback.honcho")
 NO_CREDENTIALS: Mapping[str, Credential] = MappingProxyType({})
@@ -29,19 +28,10 @@ NO_CREDENTIALS: Mapping[str, Credential] = MappingProxyType({})
 class Reading(NamedTuple):
     """Hold all agents' chains, in the order of Honcho's slots, and what is wrong, each once."""
 
-    chains: dict[str, tuple[PlannedTarget, ...]]
+    chains: dict[str, tuple[Target, ...]]
     notices: tuple[Notice, ...]
     settings: Settings  # that they were read from
     names: tuple[str, ...]  # that are set, those of the file included
-
-
-class AgentPlan(NamedTuple):
-    """Hold what one agent's policy or chat model is made of."""
-
-    agent: str
-    chain: tuple[PlannedTarget, ...]
-    config: FallbackConfig  # with a timeout that fits every target
-    observers: tuple[FallbackObserver, ...]
 
 
 class LoadOptions(TypedDict, total=False):
@@ -77,14 +67,14 @@ def read_settings(
     settings = checked(environ, file, credentials)
     names = (*environ, *map(str.upper, file))
     notices = [*find_misnamed(names)]
-    chains: dict[str, tuple[PlannedTarget, ...]] = {}
+    chains: dict[str, tuple[Target, ...]] = {}
     for agent in SLOTS:
         chains[agent], wrong = read_chain(agent, settings)
         notices += wrong
     return Reading(chains, merged(notices), settings, names)
 
 
-def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any other
+def _load(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any other
     source: Mapping[str, str] | None,
     *,
     toml: Toml = None,
@@ -93,8 +83,7 @@ def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any 
     config: FallbackConfig | None = None,
     observers: Iterable[FallbackObserver] = (),
     credentials: Mapping[str, Credential] = NO_CREDENTIALS,
-) -> list[AgentPlan]:
-    """Read the settings, log what is wrong with them, and return what each agent is made of."""
+) -> dict[str, FallbackPolicy]:
     chains, notices, *_ = read_settings(source, toml, env_file, credentials)
     if notices and strict:
         raise FallbackConfigError("\n".join(map(str, notices)))
@@ -103,10 +92,10 @@ def plan_agents(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any 
         logger.warning("%s%s", notice, agents)
     config = FallbackConfig.honcho() if config is None else config
     observers = check_observers(observers)
-    return [
-        AgentPlan(agent, chain, timed(config, (one.endpoint.timeout for one in chain)), observers)
+    return {
+        agent: policy_of(chain, config, agent, observers, max(one.client.timeout for one in chain))
         for agent, chain in chains.items()
-    ]
+    }
 
 
 def load_policies(
@@ -133,13 +122,4 @@ def load_policies(
             is missing or misnamed.
         ImportError: The extra ``honcho`` is not installed.
     """
-    return {
-        plan.agent: FallbackPolicy(
-            [planned.target for planned in plan.chain],
-            plan.config,
-            agent=plan.agent,
-            observers=plan.observers,
-            only_models=True,
-        )
-        for plan in plan_agents(source, **options)
-    }
+    return _load(source, **options)

@@ -116,7 +116,6 @@ class ModelSettings(Section):
 
     @property
     def is_empty(self) -> bool:
-        """Tell whether nothing was configured at all."""
         return not self.model_fields_set and not self.unknown
 
 

@@ -79,13 +79,7 @@ def policy_from(  # noqa: PLR0913 # as Honcho's own call names them
         config = config.replace(max_attempts=1, must_not_degrade=True, on_exhausted="last")
     elif retry_attempts != config.max_attempts:
         config = config.replace(max_attempts=retry_attempts)
-    return FallbackPolicy(
-        targets,
-        timed(config, map(_timeout_from, nodes)),
-        agent=agent,
-        observers=observers,
-        only_models=True,
-    )
+    return policy_of(targets, config, agent, observers, max(map(_timeout_from, nodes)))
 
 
 def _target_from(node: Any, before: list[Target]) -> Target:
@@ -117,10 +111,15 @@ def _timeout_from(node: Any) -> float:
     return float(params.get("timeout") or DEFAULT_TIMEOUT)
 
 
-def timed(config: FallbackConfig, timeouts: Iterable[float]) -> FallbackConfig:
-    """Return options whose timeout is the longest of the targets', unless they have their own."""
-    longest = max(timeouts)
-    if "timeout" in config.model_fields_set or config.timeout == longest:
-        return config
+def policy_of(
+    chain: Iterable[Target],
+    config: FallbackConfig,
+    agent: str,
+    observers: Iterable[FallbackObserver],
+    longest: float,
+) -> FallbackPolicy:
+    """Make a policy; options without a timeout of their own take the longest of the targets'."""
     # Each target's client has a timeout of its own; the attempt's must not cut the longest short.
-    return config.replace(timeout=longest)
+    if "timeout" not in config.model_fields_set and config.timeout != longest:
+        config = config.replace(timeout=longest)
+    return FallbackPolicy(chain, config, agent=agent, observers=observers, only_models=True)

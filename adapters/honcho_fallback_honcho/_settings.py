@@ -89,11 +89,9 @@ class Settings(BaseSettings):
         return []
 
     def model_of(self, agent: str) -> ModelSettings:
-        """Return an agent's model settings."""
         section, _, level = agent.partition(".")
         if section == "dialectic":
-            levels = cast("dict[str, Level]", self.dialectic_levels)
-            return levels.get(level, Level()).agent_model
+            return cast("dict[str, Level]", self.dialectic_levels).get(level, Level()).agent_model
         model: ModelSettings = getattr(self, SLOTS[agent].lower())
         return model
 
@@ -110,7 +108,6 @@ class Settings(BaseSettings):
         return key
 
     def url(self, transport: str) -> str | None:
-        """Return a transport's configured address, or None."""
         url: str | None = getattr(self, f"llm_{transport}_base_url")
         return url
 

@@ -88,7 +88,6 @@ class Endpoint:
 
 
 def key_name(transport: str) -> str:
-    """Name the variable with a transport's default key."""
     return f"LLM_{transport.upper()}_API_KEY"
 
 
@@ -115,7 +114,6 @@ def same_origin(one: str, other: str) -> bool:
 
 
 def is_loopback(base_url: str) -> bool:
-    """Tell whether an address leads to this machine."""
     host = urlsplit(base_url).hostname or ""
     return host in {"localhost", "::1"} or host.startswith("127.")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback import ApiKey, FallbackConfigError, Target
@@ -16,40 +16,33 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from honcho_fallback import Credential
-    from honcho_fallback_honcho._keys import KeyState
     from honcho_fallback_honcho._model_settings import ModelSettings, Section
     from honcho_fallback_honcho._settings import Settings
 
 
-@dataclass(frozen=True, slots=True)
-class PlannedTarget:
-    """Hold one target, whose client is the endpoint, and what is known of its key."""
+class Node(NamedTuple):
+    """Hold what is configured of one target, and under which prefix."""
 
-    target: Target
-    endpoint: Endpoint
-    key: KeyState
-
-
-class _Node(NamedTuple):
     settings: ModelSettings
     env: str
     is_fallback: bool
 
 
-def read_chain(agent: str, settings: Settings) -> tuple[tuple[PlannedTarget, ...], list[Notice]]:
-    """Build an agent's chain without unusable targets, and list what is wrong with it."""
-    chain: list[PlannedTarget] = []
+def read_chain(agent: str, settings: Settings) -> tuple[tuple[Target, ...], list[Notice]]:
+    """Build an agent's chain without unusable targets, and list what is wrong with it.
+
+    The client of each target is its Endpoint.
+    """
+    chain: list[Target] = []
     notices: list[Notice] = []
-    for node in _nodes(settings.model_of(agent), SLOTS[agent]):
+    for node in nodes_of(agent, settings):
         notices += _unknown(node)
-        named = _named(node, notices)
-        planned = None if named is None else _planned(node, *named, settings, notices)
-        if planned is None:
+        named = named_by(node, notices)
+        target = None if named is None else _target(node, *named, settings, notices)
+        if target is None:
             continue
-        if identity_of(planned) not in map(identity_of, chain):
-            taken = [one.target for one in chain]
-            target = with_own_name(planned.target, planned.endpoint.host, taken)
-            chain.append(replace(planned, target=target))
+        if _identity_of(target) not in map(_identity_of, chain):
+            chain.append(with_own_name(target, target.client.host, chain))
         else:
             problem = "the same model with the same key, address and parameters as one before"
             fix = "name another model or address"
@@ -57,16 +50,19 @@ def read_chain(agent: str, settings: Settings) -> tuple[tuple[PlannedTarget, ...
     return tuple(chain), [notice._replace(agents=(agent,)) for notice in notices]
 
 
-def _nodes(primary: ModelSettings, env: str) -> Iterator[_Node]:
-    yield _Node(primary, env, is_fallback=False)
+def nodes_of(agent: str, settings: Settings) -> Iterator[Node]:
+    """Yield what is configured of an agent's model, and of its fallbacks in order."""
+    primary, env = settings.model_of(agent), SLOTS[agent]
+    yield Node(primary, env, is_fallback=False)
     node = primary.fallback
     while node is not None and not node.is_empty:
         env = f"{env}__FALLBACK"
-        yield _Node(node, env, is_fallback=True)
+        yield Node(node, env, is_fallback=True)
         node = node.fallback
 
 
-def _named(node: _Node, notices: list[Notice]) -> tuple[str, str] | None:
+def named_by(node: Node, notices: list[Notice]) -> tuple[str, str] | None:
+    """Return transport and model; a fallback that lacks one of them is ignored, and noted."""
     transport, model = node.settings.transport, node.settings.model
     if not node.is_fallback:
         return transport or DEFAULT_TRANSPORT, model or "gpt-5.4-mini"
@@ -86,12 +82,12 @@ def _named(node: _Node, notices: list[Notice]) -> tuple[str, str] | None:
     return None
 
 
-def _planned(
-    node: _Node, transport: str, model: str, defaults: Settings, notices: list[Notice]
-) -> PlannedTarget | None:
+def _target(
+    node: Node, transport: str, model: str, defaults: Settings, notices: list[Notice]
+) -> Target | None:
     settings = node.settings
-    key = find_key(settings, transport, node.env, defaults, notices)
-    if key.base_url is None:
+    base_url, credential = find_key(settings, transport, node.env, defaults, notices)
+    if base_url is None:
         name = f"{node.env}__OVERRIDES__BASE_URL"
         problem = f"missing, and {transport} has no address of its own"
         notices.append(Notice(name, problem, "set it"))
@@ -99,14 +95,14 @@ def _planned(
             return None
         raise FallbackConfigError(str(notices[-1]))
     prefix = "" if settings.transport or node.is_fallback else model.partition("/")[0]
-    if prefix in TRANSPORTS and key.base_url == TRANSPORTS[transport].base_url:
-        problem = f"without TRANSPORT the data goes to {host_of(key.base_url)}"
+    if prefix in TRANSPORTS and base_url == TRANSPORTS[transport].base_url:
+        problem = f"without TRANSPORT the data goes to {host_of(base_url)}"
         fix = f"set {node.env}__TRANSPORT, and MODEL without {prefix}/"
         notices.append(Notice(f"{node.env}__MODEL", problem, fix, effect="elsewhere"))
     more = settings.overrides.provider_params
     endpoint = Endpoint(
         transport,
-        key.base_url,
+        base_url,
         more.timeout or defaults.llm_default_timeout,
         more.extra_body or {},
         {name: str(value) for name, value in (more.extra_headers or {}).items()},
@@ -117,8 +113,7 @@ def _planned(
         # Where there is a budget for thinking, it counts towards the length of the answer.
         budget = 0 if endpoint.wire == "openai" else settings.thinking_budget_tokens or 0
         params["max_output_tokens"] = defaults.llm_default_max_tokens + budget
-    target = make_target(model, endpoint, key.credential, params)
-    return PlannedTarget(target, endpoint, key.state)
+    return make_target(model, endpoint, credential, params)
 
 
 def make_target(
@@ -147,7 +142,7 @@ def make_target(
     )
 
 
-def _unknown(node: _Node) -> Iterator[Notice]:
+def _unknown(node: Node) -> Iterator[Notice]:
     settings = node.settings
     tables: dict[str, Section | None] = {
         node.env: settings,
@@ -161,11 +156,10 @@ def _unknown(node: _Node) -> Iterator[Notice]:
             yield Notice(name, "nothing reads it", "check its spelling")
 
 
-def identity_of(planned: PlannedTarget) -> tuple[object, ...]:
+def _identity_of(target: Target) -> tuple[object, ...]:
     """Return what tells whether two targets are one, whatever transport they are asked over."""
-    endpoint, key = planned.endpoint, getattr(planned.target.credential, "fingerprint", None)
-    params = planned.target.params
-    return planned.target.model, endpoint.wire, endpoint.base_url.rstrip("/"), key, params
+    endpoint, key = target.client, getattr(target.credential, "fingerprint", None)
+    return target.model, endpoint.wire, endpoint.base_url.rstrip("/"), key, target.params
 
 
 def with_own_name(target: Target, host: str, taken: list[Target]) -> Target:
