@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from functools import reduce
+from operator import add
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_honcho import load_chat_models
@@ -47,13 +49,6 @@ def deriver(
     ]
 
 
-async def _whole(chunks: Any) -> Any:
-    whole: Any = None
-    async for chunk in chunks:
-        whole = chunk if whole is None else whole + chunk
-    return whole
-
-
 async def awaited(answer: Awaitable[Any]) -> Any:
     """Wait for an answer, as a coroutine."""
     return await answer
@@ -65,9 +60,10 @@ def ask(model: Any, verb: str = "invoke", given: Any = "hi") -> Any:
         return model.invoke(given)
     if verb == "ainvoke":
         return asyncio.run(awaited(model.ainvoke(given)))
-    if verb == "astream":
-        return asyncio.run(_whole(model.astream(given)))
-    whole: Any = None
-    for chunk in model.stream(given):
-        whole = chunk if whole is None else whole + chunk
-    return whole
+    return reduce(
+        add, model.stream(given) if verb == "stream" else asyncio.run(_read(model, given))
+    )
+
+
+async def _read(model: Any, given: Any) -> list[Any]:
+    return [chunk async for chunk in model.astream(given)]
