@@ -11,20 +11,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
-import openai
 import pytest
 from werkzeug import Response
 
 from honcho_fallback import ApiKey, CredentialError, FallbackConfigError
-from honcho_fallback_honcho import Endpoint, load_chat_models, load_policies
+from honcho_fallback_honcho import load_chat_models, load_policies
+from tests.helpers.observers import Listener
 from tests.honcho.chat_models import settings
 
 if TYPE_CHECKING:
     from pytest_httpserver import HTTPServer
     from werkzeug import Request
 
-    from honcho_fallback import Attempt, FallbackPolicy, FallbackRun
-    from tests.helpers.provider import Provider, ProviderServer
+    from tests.helpers.provider import ProviderServer
 
 
 # ruff: noqa: E501 # one row of a table is one line
@@ -71,7 +70,6 @@ class Portal:
 NOUS_HOST = "https://inference-api.nousresearch.com/v1"
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "nous_key.py"
 NousKey: Any = runpy.run_path(str(EXAMPLE))["NousKey"]
-MESSAGES: Any = [{"role": "user", "content": "hi"}]
 
 
 @pytest.fixture
@@ -91,79 +89,46 @@ def nous_key(portal: Portal, state: Path) -> Any:
     return NousKey(str(state), portal.url)
 
 
-@pytest.fixture
-def provider(providers: ProviderServer) -> Provider:
-    return providers.new("nous", key="key-1")
-
-
-@pytest.fixture
-def environ(provider: Provider) -> dict[str, str]:
-    """Name a deriver at the Nous host, with a fallback that is never needed."""
-    return {
-        "DERIVER_MODEL_CONFIG__TRANSPORT": "nous",
-        "DERIVER_MODEL_CONFIG__MODEL": "hermes-4",
-        "DERIVER_MODEL_CONFIG__FALLBACK__MODEL": "lmstudio/qwen",
-        "DERIVER_MODEL_CONFIG__FALLBACK__OVERRIDES__BASE_URL": f"{provider.url}-fallback",
-        "LLM_NOUS_BASE_URL": provider.url,
-    }
-
-
-def call(policy: FallbackPolicy, run: FallbackRun | None = None) -> str:
-    """Ask with a client that is made of what an attempt names."""
-
-    def ask(attempt: Attempt) -> str:
-        endpoint, credential = attempt.target.client, attempt.target.credential
-        assert isinstance(endpoint, Endpoint)
-        assert credential is not None
-        url, key = endpoint.base_url, str(credential.get())
-        with openai.OpenAI(base_url=url, api_key=key, max_retries=0) as client:
-            answer = client.chat.completions.create(model=attempt.target.model, messages=MESSAGES)
-        return str(answer.choices[0].message.content)
-
-    return policy.call(ask, run=run)
-
-
-def keys(provider: Provider) -> list[str]:
-    return [request.key for request in provider.requests]
-
-
 def test_a_401_refreshes_once_and_the_same_target_is_asked_again(
-    environ: dict[str, str],
-    portal: Portal,
-    provider: Provider,
-    nous_key: Any,
-    caplog: pytest.LogCaptureFixture,
+    portal: Portal, providers: ProviderServer, nous_key: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """HON-077, HON-080: the key is the credential's; no secret shows; HON-086: nothing is set."""
+    """HON-077, HON-080: the key is the credential's; no secret shows; HON-086: nothing is set.
+
+    It is minted when the first request needs it, and kept until it is refused.
+    """
     caplog.set_level("DEBUG")
-    policies = load_policies(environ, credentials={"nous": nous_key})
-    policy = policies["deriver"]
-    before = {**environ}, {**os.environ}, policy.targets
-    assert call(policy) == f"hello from {provider.name}"
-    provider.key = "key-2"  # the first one is revoked before its end
-    run = policy.start()
-    assert call(policy, run) == f"hello from {provider.name}"
-    assert keys(provider) == ["key-1", "key-1", "key-2"]
-    assert portal.token_requests == [f"{REFRESH}0", f"{REFRESH}1"]
-    assert run.record.attempts[1].note == "after a refresh of its credential"
-    assert ({**environ}, {**os.environ}, policy.targets) == before
+    listener, environ = Listener(), settings(providers, "nous", "anthropic")
+    before = {**environ}, {**os.environ}
+    options: Any = {"credentials": {"nous": nous_key}, "observers": [listener]}
+    model = load_chat_models(environ, **options)["deriver"]
+    for key in ("key-1", "key-2"):  # the first one is revoked before its end
+        providers["nous"].key = key
+        assert model.invoke("hi").text == "hello from nous"
+    assert {*providers.order} == {"nous"}
+    assert [request.key for request in providers["nous"].requests] == ["key-1", "key-1", "key-2"]
+    assert (portal.token_requests, portal.minted) == ([f"{REFRESH}0", f"{REFRESH}1"], 2)
+    record = listener.records[1]
+    assert record.attempts[1].note == "after a refresh of its credential"
+    assert ({**environ}, {**os.environ}) == before
     ours = [one.getMessage() for one in caplog.records if one.name.startswith("honcho_fallback")]
-    shown = f"{ours} {run.record.explain()} {run.record.to_dict()} {policies} {policy.targets}"
+    shown = (
+        f"{ours} {record.explain()} {record.to_dict()} {model.candidates} {model.policy.targets}"
+    )
     assert not any(secret in shown for secret in (REFRESH, "key-1", "key-2", "at-1", "at-2"))
 
 
 def test_an_unreachable_portal_is_explained_where_there_was_no_key_yet(
-    environ: dict[str, str], provider: Provider, portal: Portal, state: Path
+    providers: ProviderServer, portal: Portal, state: Path
 ) -> None:
     """HON-087: no request is sent without a key, and what comes out carries the reason."""
-    assert portal.minted == 0
     nowhere = NousKey(str(state), "http://127.0.0.1:1")
-    policy = load_policies(environ, credentials={"nous": nowhere})["deriver"]
+    environ = settings(providers, "nous", "anthropic")
+    model = load_chat_models(environ, credentials={"nous": nowhere})["deriver"]
     with pytest.raises(CredentialError, match="there is no valid key at hand") as caught:
-        call(policy)
+        model.invoke("hi")
     (note,) = caught.value.__notes__
     assert "its refresh failed: ConnectError" in note
-    assert keys(provider) == []
+    assert (portal.minted, providers.order) == (0, [])
 
 
 NOUS = {"TRANSPORT": "nous", "MODEL": "m"}
@@ -206,21 +171,6 @@ def test_a_credential_of_no_transport_is_refused() -> None:
     """The error says which transports there are, and which one may be meant."""
     with pytest.raises(FallbackConfigError, match=r"nuos: .*did you mean nous"):
         load_policies({}, credentials={"nuos": ApiKey("k")})
-
-
-def test_a_chat_model_takes_the_key_anew_with_each_request(
-    portal: Portal, providers: ProviderServer, nous_key: Any
-) -> None:
-    """The key is minted when the first request needs it, and kept until it is refused."""
-    providers["nous"].key = "key-1"
-    environ = settings(providers, "nous", "anthropic")
-    model = load_chat_models(environ, credentials={"nous": nous_key})["deriver"]
-    for key in ("key-1", "key-2"):
-        providers["nous"].key = key
-        assert model.invoke("hi").text == "hello from nous"
-    assert portal.minted == 2
-    assert "key-2" not in repr(model.candidates)
-    assert {*providers.order} == {"nous"}
 
 
 # --- the example -------------------------------------------------------------------------------
