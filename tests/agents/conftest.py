@@ -7,8 +7,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.helpers.observers import Listener
+
 if TYPE_CHECKING:
-    from tests.agents.frameworks import Framework, Records
+    from tests.agents.frameworks import Framework
+    from tests.helpers.provider import Provider, ProviderServer
 
 MISSING = [name for name in ("agents", "pydantic_ai") if find_spec(name) is None]
 collect_ignore_glob = ["test_*.py"] if MISSING else []
@@ -23,11 +26,18 @@ def framework(request: pytest.FixtureRequest) -> Framework:
 
 
 @pytest.fixture
-def records() -> Records:
-    """Keep records."""
-    from tests.agents.frameworks import Records  # noqa: PLC0415 # where they are
+def listener() -> Listener:
+    return Listener()
 
-    return Records()
+
+@pytest.fixture
+def primary(providers: ProviderServer) -> Provider:
+    return providers.new("primary")
+
+
+@pytest.fixture
+def fallback(providers: ProviderServer) -> Provider:
+    return providers.new("fallback")
 
 
 @pytest.fixture(autouse=True)

@@ -13,18 +13,18 @@ from honcho_fallback import FallbackConfig
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
-    from tests.agents.frameworks import Framework, Records
-    from tests.helpers.provider import ProviderServer, SeenRequest
+    from tests.agents.frameworks import Framework
+    from tests.helpers.observers import Listener
+    from tests.helpers.provider import Provider, SeenRequest
 
 RUNS = 1000
 
 
 @pytest.mark.timeout(120)
 async def test_a_thousand_runs_while_the_primary_dies_and_comes_back(
-    framework: Framework, providers: ProviderServer, records: Records
+    framework: Framework, primary: Provider, fallback: Provider, listener: Listener
 ) -> None:
     """Each run gets its own answer; whom the fallback served, the primary had refused."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     lock = threading.Lock()
     refused: Counter[str] = Counter()
     served: Counter[str] = Counter()
@@ -49,7 +49,7 @@ async def test_a_thousand_runs_while_the_primary_dies_and_comes_back(
     primary.standing, fallback.standing = dies_and_comes_back, answers
     config = FallbackConfig(timeout=60)
     chain = framework.chain(
-        framework.model(primary), framework.model(fallback), config=config, observers=[records]
+        framework.model(primary), framework.model(fallback), config=config, observers=[listener]
     )
     questions = [f"question {number}" for number in range(RUNS)]
     # So many connections at once as this server's backlog takes; all runs are under way.
@@ -63,4 +63,4 @@ async def test_a_thousand_runs_while_the_primary_dies_and_comes_back(
     assert served == Counter(questions)
     assert sum(refused.values()) == RUNS // 4
     assert len(fallback.requests) == RUNS // 4
-    assert Counter(record.outcome for record in records.calls) == {"success": RUNS}
+    assert Counter(record.outcome for record in listener.records) == {"success": RUNS}

@@ -20,7 +20,7 @@ from tests.helpers.provider import Reply
 from tests.helpers.strict import ChatRules, ResponsesRules
 
 if TYPE_CHECKING:
-    from tests.agents.frameworks import Records
+    from tests.helpers.observers import Listener
     from tests.helpers.provider import Provider, ProviderServer, SeenRequest
 
 SDK = FRAMEWORKS["openai-agents"]
@@ -29,7 +29,6 @@ CITY = {"city": "Lima"}
 
 @agents.function_tool
 def thermometer(city: str) -> str:
-    """Measure."""
     return f"{city}: 21"
 
 
@@ -91,28 +90,28 @@ BOUND: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
 
 @pytest.mark.parametrize("case", BOUND)
 async def test_what_is_bound_to_the_primary_goes_to_nobody_else(
-    providers: ProviderServer, records: Records, case: str
+    primary: Provider, fallback: Provider, listener: Listener, case: str
 ) -> None:
     """The record says why, and the primary's own error comes out."""
     run_options, agent_options, reason = BOUND[case]
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(503)
     chain = FallbackModel(
         SDK.model(primary, api="responses"),
         SDK.model(fallback, api="responses"),
-        observers=[records],
+        observers=[listener],
         attempts_per_target=1,
     )
     agent = agents.Agent("a", model=chain, **agent_options)
     with pytest.raises(FallbackExhausted):
         await agents.Runner.run(agent, "hi", **run_options)
     assert not fallback.requests
-    assert reason in records.calls[0].untried[0][1]
+    assert reason in listener.records[0].untried[0][1]
 
 
-async def test_a_response_is_continued_where_it_is_kept(providers: ProviderServer) -> None:
+async def test_a_response_is_continued_where_it_is_kept(
+    primary: Provider, fallback: Provider
+) -> None:
     """The fallback's id means nothing to the primary: the rest of that run is the fallback's."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(503, times=1)
     chain = FallbackModel(
         SDK.model(primary, api="responses"), SDK.model(fallback, api="responses")
@@ -192,7 +191,7 @@ async def test_a_session_knows_who_wrote_what(providers: ProviderServer) -> None
 
 
 async def test_what_the_sdk_cannot_write_for_a_model_goes_to_the_next(
-    providers: ProviderServer, records: Records
+    providers: ProviderServer, listener: Listener
 ) -> None:
     """Chat completions take no file by its address; where nobody can, the SDK says so."""
     primary, middle, last = (providers.new(name) for name in ("primary", "middle", "last"))
@@ -200,11 +199,10 @@ async def test_what_the_sdk_cannot_write_for_a_model_goes_to_the_next(
     content: Any = [{"type": "input_file", "file_url": "https://files.example/report.pdf"}]
     question: Any = [{"role": "user", "content": content}]
     models = SDK.model(primary, api="responses"), SDK.model(middle)
-    able = FallbackModel(*models, SDK.model(last, api="responses"), observers=[records])
+    able = FallbackModel(*models, SDK.model(last, api="responses"), observers=[listener])
     result = await agents.Runner.run(agents.Agent("a", model=able), question)
     assert result.final_output == f"hello from {last.name}"
-    kinds = [one.kind for one in records.calls[0].attempts]
-    assert kinds == ["overloaded", "unsupported", None]
+    assert listener.kinds == ["overloaded", "unsupported", None]
     unable = FallbackModel(SDK.model(middle), SDK.model(last))
     with pytest.raises(agents.UserError, match="input_file"):
         await agents.Runner.run(agents.Agent("a", model=unable), question)
@@ -227,22 +225,22 @@ UNREADABLE: dict[str, tuple[str, wire.Json]] = {
 
 @pytest.mark.parametrize("case", UNREADABLE)
 async def test_what_the_sdk_cannot_read_is_no_answer(
-    providers: ProviderServer, records: Records, case: str
+    primary: Provider, fallback: Provider, listener: Listener, case: str
 ) -> None:
     """Whatever its own code raises after a 200, the next model answers."""
     api, body = UNREADABLE[case]
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.standing = Reply(body=body)
     models = SDK.model(primary, api=api), SDK.model(fallback)
-    assert await SDK.run(FallbackModel(*models, observers=[records])) == (
+    assert await SDK.run(FallbackModel(*models, observers=[listener])) == (
         f"hello from {fallback.name}"
     )
-    assert records.calls[0].attempts[0].kind == "malformed_response"
+    assert listener.records[0].attempts[0].kind == "malformed_response"
 
 
-async def test_the_runner_does_not_ask_the_chain_again(providers: ProviderServer) -> None:
+async def test_the_runner_does_not_ask_the_chain_again(
+    primary: Provider, fallback: Provider
+) -> None:
     """Though its settings say that it may, twice, whatever the error."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(500)
     fallback.fail(500)
     chain = FallbackModel(SDK.model(primary), SDK.model(fallback), attempts_per_target=1)
@@ -255,14 +253,13 @@ async def test_the_runner_does_not_ask_the_chain_again(providers: ProviderServer
 
 
 class City(BaseModel):
-    """An output."""
-
     city: str
 
 
-async def test_structured_output_and_handoffs_pass_through(providers: ProviderServer) -> None:
+async def test_structured_output_and_handoffs_pass_through(
+    primary: Provider, fallback: Provider
+) -> None:
     """The fallback is asked for the same schema, and its call hands over."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(503)
     handoff = wire.chat_answer("", wire.chat_call("call_1", "transfer_to_expert", {}))
     fallback.reply(Reply(body=handoff), Reply(text='{"city": "Lima"}'))
@@ -275,9 +272,10 @@ async def test_structured_output_and_handoffs_pass_through(providers: ProviderSe
     assert "json_schema" in json.dumps(fallback.bodies[-1])
 
 
-async def test_usage_of_a_run_is_that_of_its_answers(providers: ProviderServer) -> None:
+async def test_usage_of_a_run_is_that_of_its_answers(
+    primary: Provider, fallback: Provider, providers: ProviderServer
+) -> None:
     """A failed request has none."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(503)
     alone = await agents.Runner.run(agents.Agent("a", model=SDK.model(providers.new("x"))), "hi")
     chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
@@ -287,9 +285,8 @@ async def test_usage_of_a_run_is_that_of_its_answers(providers: ProviderServer) 
     assert usage.total_tokens > 0
 
 
-async def test_each_attempt_has_the_sdks_own_span(providers: ProviderServer) -> None:
+async def test_each_attempt_has_the_sdks_own_span(primary: Provider, fallback: Provider) -> None:
     """The one that failed, and the one that answered."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(503)
     processor = create_autospec(agents.TracingProcessor, instance=True)
     agents.set_trace_processors([processor])
@@ -306,7 +303,6 @@ class Closing(agents.OpenAIChatCompletionsModel):
     closed: bool = False
 
     async def close(self) -> None:
-        """Note it."""
         type(self).closed = True
 
 
@@ -318,18 +314,19 @@ class Names(agents.ModelProvider):
         self.closed = False
 
     def get_model(self, model_name: str | None) -> agents.Model:
-        """Return a model."""
-        return Closing("m", client_of(self.providers[model_name or "default"], {}))
+        return Closing("m", client_of(self.providers[model_name or "default"]))
 
     async def aclose(self) -> None:
-        """Note it."""
         self.closed = True
 
 
 async def test_a_provider_gives_every_name_the_fallbacks(providers: ProviderServer) -> None:
-    """Also the default; each keeps what it learned, and closing it gives connections back."""
+    """Also the default; each keeps what it learned, and closing it gives connections back.
+
+    Its options are those of each chain, also how it streams.
+    """
     names = Names(providers)
-    chains = FallbackProvider("backup", provider=names, agent="named")
+    chains = FallbackProvider("backup", provider=names, agent="named", partial="replace")
     config = agents.RunConfig(model_provider=chains)
     for name in ("first", "second", None):
         primary: Provider = providers[name or "default"]
@@ -337,6 +334,10 @@ async def test_a_provider_gives_every_name_the_fallbacks(providers: ProviderServ
         result = await agents.Runner.run(agents.Agent("a", model=name), "hi", run_config=config)
         assert result.final_output == "hello from backup"
         assert chains.get_model(name) is chains.get_model(name)
+    providers["third"].standing = Reply(events=[wire.chat_word("dead ")], cut=True)
+    third: Any = chains.get_model("third")
+    assert await SDK.stream(third) == "dead hello from backup"
+    assert third.policy.agent == "named"
     await chains.aclose()
     assert names.closed
     assert Closing.closed

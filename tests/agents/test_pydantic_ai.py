@@ -55,15 +55,13 @@ from tests.helpers.strict import ResponsesRules
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from tests.agents.frameworks import Records
+    from tests.helpers.observers import Listener
     from tests.helpers.provider import Provider, ProviderServer
 
 SDK = FRAMEWORKS["pydantic-ai"]
 
 
 class City(BaseModel):
-    """An output."""
-
     city: str
 
 
@@ -83,13 +81,12 @@ def claude(provider: Provider) -> AnthropicModel:
 
 @pytest.mark.parametrize("is_native", [False, True], ids=["tool", "native"])
 async def test_each_model_is_asked_as_its_profile_says(
-    providers: ProviderServer, *, is_native: bool
+    primary: Provider, fallback: Provider, *, is_native: bool
 ) -> None:
     """OpenAI and Anthropic get the same output schema, each in its own words.
 
     An agent that is entered keeps their connections open, and closes them.
     """
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(503)
     call = wire.tool_use("toolu_1", "final_result", {"city": "Lima"})
     block = wire.text_block('{"city": "Lima"}') if is_native else call
@@ -107,10 +104,9 @@ async def test_each_model_is_asked_as_its_profile_says(
 
 @pytest.mark.parametrize("outcome", ["error", "rejected"])
 async def test_a_response_says_who_failed_before_it(
-    providers: ProviderServer, outcome: str
+    primary: Provider, fallback: Provider, outcome: str
 ) -> None:
     """In Pydantic AI's own field; what ``validate`` refuses was billed, and is counted."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     if outcome == "error":
         primary.fail(503)
 
@@ -133,9 +129,10 @@ async def test_a_response_says_who_failed_before_it(
         assert len(streamed.response.failed_attempts or ()) == 1
 
 
-async def test_the_span_of_a_request_names_who_answered(providers: ProviderServer) -> None:
+async def test_the_span_of_a_request_names_who_answered(
+    primary: Provider, fallback: Provider
+) -> None:
     """Pydantic AI's own instrumentation, as with its own chain: who failed has a span in it."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(503)
     exporter, provider = InMemorySpanExporter(), TracerProvider()
     provider.add_span_processor(SimpleSpanProcessor(exporter))
@@ -151,9 +148,10 @@ async def test_the_span_of_a_request_names_who_answered(providers: ProviderServe
     assert not failed.status.is_ok
 
 
-async def test_what_the_program_wants_switches_nothing(providers: ProviderServer) -> None:
+async def test_what_the_program_wants_switches_nothing(
+    primary: Provider, fallback: Provider
+) -> None:
     """A retry of the model, a limit of usage, an error of the program: each its own way."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
     picky = Agent(chain, retries={"output": 1})
 
@@ -191,7 +189,7 @@ NEEDS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("needs", NEEDS)
 async def test_what_cannot_be_written_for_a_model_goes_to_the_next(
-    providers: ProviderServer, records: Records, needs: str
+    providers: ProviderServer, listener: Listener, needs: str
 ) -> None:
     """Not every model takes a schema, or has a tool; where nobody does, the error says so."""
     primary, middle, last = (providers.new(name) for name in ("primary", "middle", "last"))
@@ -201,10 +199,9 @@ async def test_what_cannot_be_written_for_a_model_goes_to_the_next(
     plain = OpenAIChatModel("m", provider=place, profile={"supports_json_schema_output": False})
     options = NEEDS[needs]
     models = SDK.model(primary, api="responses"), plain, SDK.model(last, api="responses")
-    result = await Agent(FallbackModel(*models, observers=[records]), **options).run("hi")
+    result = await Agent(FallbackModel(*models, observers=[listener]), **options).run("hi")
     assert "Lima" in str(result.output)
-    kinds = [one.kind for one in records.calls[0].attempts]
-    assert kinds == ["overloaded", "unsupported", None]
+    assert listener.kinds == ["overloaded", "unsupported", None]
     with pytest.raises(UserError, match="supported"):
         await Agent(FallbackModel(plain), **options).run("hi")
     assert not middle.requests
@@ -216,16 +213,16 @@ def understood(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
 
 
 async def test_what_a_models_own_mapping_refuses_goes_to_the_next(
-    providers: ProviderServer, records: Records
+    providers: ProviderServer, listener: Listener
 ) -> None:
     """Not every model takes sound; a model of the program's that lacks something is a mistake."""
     fallback = providers.new("fallback")
     place = AnthropicProvider(base_url=providers.new("claude").url, api_key="key")
     deaf = AnthropicModel("claude-sonnet-5", provider=place)
     sound: list[Any] = ["hi", BinaryContent(data=b"x", media_type="audio/wav")]
-    result = await Agent(FallbackModel(deaf, SDK.model(fallback), observers=[records])).run(sound)
+    result = await Agent(FallbackModel(deaf, SDK.model(fallback), observers=[listener])).run(sound)
     assert result.output == f"hello from {fallback.name}"
-    assert records.calls[0].attempts[0].kind == "unsupported"
+    assert listener.records[0].attempts[0].kind == "unsupported"
     with pytest.raises(NotImplementedError):
         await Agent(FallbackModel(deaf)).run(sound)
     with pytest.raises(NotImplementedError):
@@ -279,14 +276,13 @@ async def test_two_keys_of_one_address_are_two_accounts(providers: ProviderServe
 
 @pytest.mark.parametrize("partial", ["final", "replace"])
 async def test_a_cancelled_stream_is_no_failure(
-    providers: ProviderServer, records: Records, partial: Any
+    primary: Provider, fallback: Provider, listener: Listener, partial: Any
 ) -> None:
     """Whoever cancels while it is read gets what came: nobody else is asked, and nobody rests."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.reply(Reply(hang=True, events=[wire.chat_word("one "), wire.chat_word("two ")]))
     models = SDK.model(primary), SDK.model(fallback)
     cooldown = Cooldown(after=1)
-    chain = FallbackModel(*models, observers=[records], partial=partial, cooldown=cooldown)
+    chain = FallbackModel(*models, observers=[listener], partial=partial, cooldown=cooldown)
     words: list[str] = []
     async with Agent(chain).run_stream("hi") as result:
         async for word in result.stream_text(delta=True, debounce_by=None):
@@ -295,34 +291,33 @@ async def test_a_cancelled_stream_is_no_failure(
                 await result.cancel()
         assert result.response.state == "interrupted"
     assert words == ["one ", "two "]
-    assert records.calls[0].outcome == "cancelled"
+    assert listener.records[0].outcome == "cancelled"
     assert (await Agent(chain).run("hi")).output == f"hello from {primary.name}"
     assert not fallback.requests
 
 
 @pytest.mark.parametrize("name", ["openai_previous_response_id", "openai_conversation_id"])
 async def test_what_the_primary_keeps_goes_to_nobody_else(
-    providers: ProviderServer, records: Records, name: str
+    primary: Provider, fallback: Provider, listener: Listener, name: str
 ) -> None:
     """Others would answer without the conversation; ``"auto"`` sends them all of it."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(503)
     chain = FallbackModel(
         SDK.model(primary, api="responses"),
         SDK.model(fallback, api="responses"),
-        observers=[records],
+        observers=[listener],
         attempts_per_target=1,
     )
     settings: Any = {name: "resp_1"}
     with pytest.raises(FallbackExhausted):
         await Agent(chain).run("hi", model_settings=settings)
     assert not fallback.requests
-    assert name in records.calls[0].untried[0][1]
+    assert name in listener.records[0].untried[0][1]
     settings[name] = "auto"
     assert (await Agent(chain).run("hi", model_settings=settings)).output
 
 
-async def test_a_suspended_response_goes_on_where_it_is(records: Records) -> None:
+async def test_a_suspended_response_goes_on_where_it_is(listener: Listener) -> None:
     """Its job runs at one provider; nobody else can say how it ended."""
 
     def job(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -336,21 +331,21 @@ async def test_a_suspended_response_goes_on_where_it_is(records: Records) -> Non
     chain = FallbackModel(
         FunctionModel(dead, model_name="dead"),
         FunctionModel(job, model_name="job"),
-        observers=[records],
+        observers=[listener],
     )
     result = await Agent(chain).run("hi")
     assert "done" in result.output
-    first, second = records.calls
+    first, second = listener.records
     assert [one.model for one in first.attempts] == ["dead", "job"]
     assert [one.model for one in second.attempts] == ["job"]
 
 
 async def test_a_stream_that_is_left_is_no_failure(
-    providers: ProviderServer, records: Records
+    providers: ProviderServer, listener: Listener
 ) -> None:
     """By ``cancel``, and by leaving the block."""
     model = SDK.model(providers.new("one"))
-    chain = FallbackModel(model, observers=[records])
+    chain = FallbackModel(model, observers=[listener])
     request: list[ModelMessage] = [ModelRequest.user_text_prompt("hi")]
     async with chain.request_stream(request, None, ModelRequestParameters()) as stream:
         await anext(aiter(stream))
@@ -359,7 +354,7 @@ async def test_a_stream_that_is_left_is_no_failure(
         assert stream.get().state == "interrupted"
     async with chain.request_stream(request, None, ModelRequestParameters()) as stream:
         await anext(aiter(stream))
-    assert [record.outcome for record in records.calls] == ["abandoned", "abandoned"]
+    assert [record.outcome for record in listener.records] == ["abandoned", "abandoned"]
 
 
 async def test_models_without_an_address_are_two_places() -> None:
@@ -377,7 +372,7 @@ async def test_models_without_an_address_are_two_places() -> None:
     assert ["extra_body" in (one or {}) for one in settings] == [True, False]
 
 
-async def test_an_empty_stream_switches(records: Records) -> None:
+async def test_an_empty_stream_switches(listener: Listener) -> None:
     """A content filter that leaves nothing to show is judged before anything is shown."""
 
     async def silent(_: list[ModelMessage], __: AgentInfo) -> AsyncIterator[str]:
@@ -389,23 +384,23 @@ async def test_an_empty_stream_switches(records: Records) -> None:
     chain = FallbackModel(
         FunctionModel(stream_function=silent, model_name="silent"),
         FunctionModel(stream_function=speaks, model_name="speaks"),
-        observers=[records],
+        observers=[listener],
         validate=lambda text: text == "hello",
     )
     async with Agent(chain).run_stream("hi") as result:
         assert await result.get_output() == "hello"
         assert result.usage.output_tokens
-    (record,) = records.calls
+    (record,) = listener.records
     assert [one.model for one in record.attempts] == ["silent", "speaks"]
     assert record.usage is not None
     assert record.usage["output_tokens"] == result.usage.output_tokens
 
 
 async def test_the_sdks_own_retries_stay_where_they_are_asked_for(
-    providers: ProviderServer,
+    primary: Provider,
+    fallback: Provider,
 ) -> None:
     """``max_retries`` in the settings is the user's word."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.fail(500, times=1, headers={"retry-after-ms": "1"})
     chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
     result = await Agent(chain).run("hi", model_settings={"max_retries": 1})
@@ -425,10 +420,9 @@ async def test_a_model_that_knows_no_retries_is_not_warned_about() -> None:
 
 @pytest.mark.parametrize("is_stream", [False, True], ids=["answer", "stream"])
 async def test_gemini_that_says_nothing_has_not_answered(
-    providers: ProviderServer, *, is_stream: bool
+    primary: Provider, fallback: Provider, *, is_stream: bool
 ) -> None:
     """Pydantic AI would ask the same model once more."""
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     body: Any = {"candidates": [{"finishReason": "OTHER", "index": 0}], "responseId": "r"}
     primary.standing = Reply(events=[wire.event(body)]) if is_stream else Reply(body=body)
     place = GoogleProvider(api_key="key", base_url=primary.url)
@@ -453,18 +447,3 @@ async def test_tokens_are_counted_by_who_would_be_asked(providers: ProviderServe
     assert usage.input_tokens == 7
     assert "count_tokens" in counter.requests[0].path
     assert "again, shorter" in json.dumps(counter.requests[0].body)
-
-
-async def test_a_native_tool_goes_to_who_has_it(
-    providers: ProviderServer, records: Records
-) -> None:
-    """Chat completions search no web: Pydantic AI says so, and the next model is asked."""
-    primary, middle, last = (providers.new(name) for name in ("primary", "middle", "last"))
-    primary.fail(503)
-    chain = FallbackModel(
-        SDK.model(primary, api="responses"), SDK.model(middle), claude(last), observers=[records]
-    )
-    result = await Agent(chain, capabilities=[NativeTool(WebSearchTool())]).run("hi")
-    assert result.output == f"hello from {last.name}"
-    assert not middle.requests
-    assert [one.kind for one in records.calls[0].attempts] == ["overloaded", "unsupported", None]

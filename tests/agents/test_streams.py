@@ -14,7 +14,6 @@ from pydantic_ai.messages import ModelResponse, PartStartEvent
 from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
 
 from honcho_fallback import StreamInterrupted
-from honcho_fallback_openai_agents import FallbackProvider
 from tests.agents.frameworks import FRAMEWORKS
 from tests.helpers import wire
 from tests.helpers.provider import Reply
@@ -22,8 +21,8 @@ from tests.helpers.provider import Reply
 if TYPE_CHECKING:
     from collections.abc import AsyncIterable, Callable
 
-    from tests.agents.frameworks import Records
-    from tests.helpers.provider import ProviderServer, SeenRequest
+    from tests.helpers.observers import Listener
+    from tests.helpers.provider import Provider, ProviderServer, SeenRequest
 
 DONE = "data: [DONE]"
 LIMA = {"city": "Lima"}
@@ -61,21 +60,20 @@ SILENT: dict[str, tuple[str, list[str], bool]] = {
 
 @pytest.mark.parametrize("case", SILENT)
 async def test_a_stream_without_content_is_an_answer_or_none(
-    providers: ProviderServer, records: Records, case: str
+    primary: Provider, fallback: Provider, listener: Listener, case: str
 ) -> None:
     """The Agents SDK takes an empty answer for '', so that is what comes; its record is whole."""
     sdk, (api, events, is_answer) = FRAMEWORKS["openai-agents"], SILENT[case]
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.standing = Reply(events=events)
     models = sdk.model(primary, api=api), sdk.model(fallback, api=api, host="localhost")
-    text = await sdk.stream(sdk.chain(*models, observers=[records]))
+    text = await sdk.stream(sdk.chain(*models, observers=[listener]))
     assert text == ("" if is_answer else f"hello from {fallback.name}")
     assert len(fallback.requests) == (not is_answer)
-    assert records.calls[0].outcome == "success"
+    assert listener.records[0].outcome == "success"
 
 
 async def test_a_failure_at_the_end_of_a_stream_is_the_providers(
-    providers: ProviderServer, records: Records
+    providers: ProviderServer, listener: Listener
 ) -> None:
     """The Agents SDK's Runner raises at its event; the record says who failed."""
     sdk, primary = FRAMEWORKS["openai-agents"], providers.new("primary")
@@ -86,9 +84,9 @@ async def test_a_failure_at_the_end_of_a_stream_is_the_providers(
     )
     models = sdk.model(primary, api="responses"), sdk.model(providers.new("fallback"))
     with pytest.raises(StreamInterrupted) as raised:
-        await sdk.stream(sdk.chain(*models, observers=[records]))
+        await sdk.stream(sdk.chain(*models, observers=[listener]))
     assert isinstance(raised.value.__cause__, agents.ModelBehaviorError)
-    assert records.calls[0].outcome == "interrupted"
+    assert listener.records[0].outcome == "interrupted"
 
 
 @pytest.mark.parametrize("partial", ["final", "replace"])
@@ -116,7 +114,6 @@ class SdkStream:
         return {"type": "response.output_text.delta", "delta": "good"}
 
     async def close(self) -> None:
-        """Note it."""
         self.closed += 1
 
 
@@ -167,7 +164,6 @@ class Thermometer:
         self.cities: list[str] = []
 
     def thermometer(self, city: str) -> str:
-        """Measure."""
         self.cities.append(city)
         return f"{city}: 21"
 
@@ -230,21 +226,20 @@ def measuring(request: SeenRequest) -> Reply:
 @pytest.mark.parametrize("case", CUT)
 @pytest.mark.parametrize("answer", ["text", "call"])
 async def test_a_cut_stream_is_replaced_by_the_next_models(
-    providers: ProviderServer, records: Records, name: str, case: str, answer: str
+    primary: Provider, fallback: Provider, listener: Listener, name: str, case: str, answer: str
 ) -> None:
     """With ``partial="replace"``: text, history, usage and tool calls are the answering model's.
 
     The reader can tell where an answer begins anew, and what it shows is that answer.
     """
     framework, (api, events) = FRAMEWORKS[name], CUT[case]
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.standing = Reply(events=events, cut=True)
     body = wire.chat_answer("Warm.")
     fallback.standing = (
         Reply(events=wire.chat_events(body, usage=True)) if answer == "text" else measuring
     )
     models = framework.model(primary, api=api), framework.model(fallback, host="localhost")
-    chain = framework.chain(*models, partial="replace", observers=[records])
+    chain = framework.chain(*models, partial="replace", observers=[listener])
     tool, alone = Thermometer(), Thermometer()
     shown, said, history, usage = await READERS[name](chain, tool)
     expected = await READERS[name](framework.model(fallback), alone)
@@ -254,18 +249,17 @@ async def test_a_cut_stream_is_replaced_by_the_next_models(
     assert len(history) == len(expected[2])
     assert usage == expected[3]
     assert usage[0] == len(primary.requests)
-    for record in records.calls:
+    for record in listener.records:
         assert record.outcome == "success"
         assert [one.kind for one in record.attempts] == ["connection", None]
 
 
 @pytest.mark.parametrize("case", ["response", "a call"])
 async def test_an_answer_without_items_takes_none_of_a_dead_one(
-    providers: ProviderServer, case: str
+    primary: Provider, fallback: Provider, case: str
 ) -> None:
     """Where an answer names no items the Agents SDK's Runner takes all that were done."""
     sdk, (api, events) = FRAMEWORKS["openai-agents"], CUT[case]
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.standing = Reply(events=events, cut=True)
     items = wire.responses_events(wire.responses_answer(wire.response_text("alive")))[:-1]
     for answer, said in ((items, "alive"), (items[:1], "")):
@@ -276,30 +270,13 @@ async def test_an_answer_without_items_takes_none_of_a_dead_one(
         assert (result[1], tool.cities) == (said, [])
 
 
-async def test_a_provider_of_chains_hands_on_how_they_stream(providers: ProviderServer) -> None:
-    """As its other options."""
-    sdk = FRAMEWORKS["openai-agents"]
-    providers["one"].standing = Reply(events=CUT["text"][1], cut=True)
-
-    class Names(agents.ModelProvider):
-        def get_model(self, model_name: str | None) -> agents.Model:
-            model: agents.Model = sdk.model(providers[model_name or ""])
-            return model
-
-    chains = FallbackProvider("two", provider=Names(), partial="replace")
-    assert await sdk.stream(chains.get_model("one")) == "dead texthello from two"
-
-
 class City(BaseModel):
-    """An output."""
-
     city: str
 
 
-async def test_outputs_are_replaced_in_run_stream(providers: ProviderServer) -> None:
+async def test_outputs_are_replaced_in_run_stream(primary: Provider, fallback: Provider) -> None:
     """Pydantic AI's snapshots are of the last part 0, also of a structured output."""
     framework = FRAMEWORKS["pydantic-ai"]
-    primary, fallback = providers.new("primary"), providers.new("fallback")
     primary.standing = Reply(events=chat_call_pieces("final_result", '{"city": "De'), cut=True)
     call = wire.chat_call("call_1", "final_result", LIMA)
     fallback.standing = Reply(body=wire.chat_answer("", call))
