@@ -27,7 +27,10 @@ SDK = FRAMEWORKS["openai-agents"]
 CITY = {"city": "Lima"}
 
 
-@agents.function_tool
+def chain_of(*places: Provider, api: str = "chat", **options: Any) -> FallbackModel:
+    return FallbackModel(*(SDK.model(one, api=api) for one in places), **options)
+
+
 def thermometer(city: str) -> str:
     return f"{city}: 21"
 
@@ -62,9 +65,7 @@ async def test_a_tool_loop_moves_to_another_provider_and_back(
         return Reply(status=503) if is_second else two_steps(request)
 
     primary.standing = fails_second
-    agent = agents.Agent("a", model=chain, tools=[thermometer])
-    result = await agents.Runner.run(agent, "Where is it warm?")
-    assert result.final_output == "Warm."
+    assert await SDK.run(chain, thermometer) == "Warm."
     assert [len(one.requests) for one in (primary, fallback)] == [3, 1]
     assert primary.refused + fallback.refused == []
     assert "secret" not in json.dumps(fallback.bodies)
@@ -74,9 +75,7 @@ async def test_what_the_maker_can_read_stays_with_it(providers: ProviderServer) 
     """While nobody else has answered, the history is sent as it is."""
     primary = providers.new("primary", rules=ResponsesRules())
     primary.standing = two_steps
-    chain = FallbackModel(SDK.model(primary, api="responses"), SDK.model(providers.new("other")))
-    agent = agents.Agent("a", model=chain, tools=[thermometer])
-    await agents.Runner.run(agent, "Where is it warm?")
+    await SDK.run(chain_of(primary, providers.new("other"), api="responses"), thermometer)
     assert "secret" in json.dumps(primary.bodies[-1])
 
 
@@ -95,12 +94,8 @@ async def test_what_is_bound_to_the_primary_goes_to_nobody_else(
     """The record says why, and the primary's own error comes out."""
     run_options, agent_options, reason = BOUND[case]
     primary.fail(503)
-    chain = FallbackModel(
-        SDK.model(primary, api="responses"),
-        SDK.model(fallback, api="responses"),
-        observers=[listener],
-        attempts_per_target=1,
-    )
+    options: Any = {"observers": [listener], "attempts_per_target": 1}
+    chain = chain_of(primary, fallback, api="responses", **options)
     agent = agents.Agent("a", model=chain, **agent_options)
     with pytest.raises(FallbackExhausted):
         await agents.Runner.run(agent, "hi", **run_options)
@@ -113,10 +108,8 @@ async def test_a_response_is_continued_where_it_is_kept(
 ) -> None:
     """The fallback's id means nothing to the primary: the rest of that run is the fallback's."""
     primary.fail(503, times=1)
-    chain = FallbackModel(
-        SDK.model(primary, api="responses"), SDK.model(fallback, api="responses")
-    )
-    agent = agents.Agent("a", model=chain, tools=[thermometer])
+    chain = chain_of(primary, fallback, api="responses")
+    agent = agents.Agent("a", model=chain, tools=[agents.function_tool(thermometer)])
 
     def standing(request: SeenRequest) -> Reply:
         return Reply(text="Warm.") if len(fallback.requests) > 1 else two_steps(request)
@@ -150,21 +143,18 @@ async def test_a_handoff_to_another_chain_knows_who_wrote_what(
     primary, fallback = (providers.new("account", rules=one) for one in rules)
     primary.fail(503, times=1)
     primary.standing = fallback.standing = handing_over
-
-    def chain(*asked: Provider) -> FallbackModel:
-        return FallbackModel(*(SDK.model(one, api="responses") for one in asked))
-
     others = (primary, fallback) if order == "same" else (fallback, primary)
-    expert = agents.Agent("expert", model=chain(*others))
-    triage = agents.Agent("triage", model=chain(primary, fallback), handoffs=[expert])
+    expert = agents.Agent("expert", model=chain_of(*others, api="responses"))
+    model = chain_of(primary, fallback, api="responses")
+    triage = agents.Agent("triage", model=model, handoffs=[expert])
+    result: Any
     if is_stream:
-        streamed = agents.Runner.run_streamed(triage, "hi", auto_previous_response_id=kept)
-        async for _ in streamed.stream_events():
+        result = agents.Runner.run_streamed(triage, "hi", auto_previous_response_id=kept)
+        async for _ in result.stream_events():
             pass
-        assert streamed.final_output == "Warm."
     else:
         result = await agents.Runner.run(triage, "hi", auto_previous_response_id=kept)
-        assert result.final_output == "Warm."
+    assert result.final_output == "Warm."
     assert primary.refused + fallback.refused == []
     # What is kept is asked for where it is; what is sent goes to the expert's own primary.
     assert len(primary.requests) == (2 if others[0] is primary and not kept else 1)
@@ -182,8 +172,7 @@ async def test_a_session_knows_who_wrote_what(providers: ProviderServer) -> None
     outputs: list[str] = []
     with closing(agents.SQLiteSession("a")) as session:
         for _ in range(2):  # as in a program that makes its agents for each request
-            models = SDK.model(primary, api="responses"), SDK.model(fallback, api="responses")
-            agent = agents.Agent("a", model=FallbackModel(*models))
+            agent = agents.Agent("a", model=chain_of(primary, fallback, api="responses"))
             result = await agents.Runner.run(agent, "hi", session=session)
             outputs.append(result.final_output)
     assert outputs == ["hello", f"hello from {primary.name}"]
@@ -203,9 +192,8 @@ async def test_what_the_sdk_cannot_write_for_a_model_goes_to_the_next(
     result = await agents.Runner.run(agents.Agent("a", model=able), question)
     assert result.final_output == f"hello from {last.name}"
     assert listener.kinds == ["overloaded", "unsupported", None]
-    unable = FallbackModel(SDK.model(middle), SDK.model(last))
     with pytest.raises(agents.UserError, match="input_file"):
-        await agents.Runner.run(agents.Agent("a", model=unable), question)
+        await agents.Runner.run(agents.Agent("a", model=chain_of(middle, last)), question)
     assert not middle.requests
 
 
@@ -231,10 +219,8 @@ async def test_what_the_sdk_cannot_read_is_no_answer(
     api, body = UNREADABLE[case]
     primary.standing = Reply(body=body)
     models = SDK.model(primary, api=api), SDK.model(fallback)
-    assert await SDK.run(FallbackModel(*models, observers=[listener])) == (
-        f"hello from {fallback.name}"
-    )
-    assert listener.records[0].attempts[0].kind == "malformed_response"
+    answer = await SDK.run(FallbackModel(*models, observers=[listener]))
+    assert (answer, listener.kinds[0]) == (f"hello from {fallback.name}", "malformed_response")
 
 
 async def test_the_runner_does_not_ask_the_chain_again(
@@ -243,10 +229,9 @@ async def test_the_runner_does_not_ask_the_chain_again(
     """Though its settings say that it may, twice, whatever the error."""
     primary.fail(500)
     fallback.fail(500)
-    chain = FallbackModel(SDK.model(primary), SDK.model(fallback), attempts_per_target=1)
+    chain = chain_of(primary, fallback, attempts_per_target=1)
     retry = agents.ModelRetrySettings(max_retries=2, policy=retry_policies.http_status([500]))
-    settings = agents.ModelSettings(retry=retry)
-    agent = agents.Agent("a", model=chain, model_settings=settings)
+    agent = agents.Agent("a", model=chain, model_settings=agents.ModelSettings(retry=retry))
     with pytest.raises(FallbackExhausted):
         await agents.Runner.run(agent, "hi")
     assert [len(one.requests) for one in (primary, fallback)] == [1, 1]
@@ -263,7 +248,7 @@ async def test_structured_output_and_handoffs_pass_through(
     primary.fail(503)
     handoff = wire.chat_answer("", wire.chat_call("call_1", "transfer_to_expert", {}))
     fallback.reply(Reply(body=handoff), Reply(text='{"city": "Lima"}'))
-    chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
+    chain = chain_of(primary, fallback)
     expert = agents.Agent("expert", model=chain, output_type=City)
     triage = agents.Agent("triage", model=chain, handoffs=[expert])
     result = await agents.Runner.run(triage, "hi")
@@ -278,8 +263,8 @@ async def test_usage_of_a_run_is_that_of_its_answers(
     """A failed request has none."""
     primary.fail(503)
     alone = await agents.Runner.run(agents.Agent("a", model=SDK.model(providers.new("x"))), "hi")
-    chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
-    result = await agents.Runner.run(agents.Agent("a", model=chain), "hi")
+    agent = agents.Agent("a", model=chain_of(primary, fallback))
+    result = await agents.Runner.run(agent, "hi")
     usage, expected = result.context_wrapper.usage, alone.context_wrapper.usage
     assert (usage.requests, usage.total_tokens) == (expected.requests, expected.total_tokens)
     assert usage.total_tokens > 0
@@ -291,8 +276,7 @@ async def test_each_attempt_has_the_sdks_own_span(primary: Provider, fallback: P
     processor = create_autospec(agents.TracingProcessor, instance=True)
     agents.set_trace_processors([processor])
     agents.set_tracing_disabled(False)
-    chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
-    await agents.Runner.run(agents.Agent("a", model=chain), "hi")
+    await SDK.run(chain_of(primary, fallback))
     ended = [call.args[0].span_data.type for call in processor.on_span_end.call_args_list]
     assert ended.count("generation") == 2
 

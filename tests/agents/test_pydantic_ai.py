@@ -65,6 +65,12 @@ class City(BaseModel):
     city: str
 
 
+def chain_of(
+    *places: Provider, api: str = "chat", name: str = "gpt-4o", **options: Any
+) -> FallbackModel:
+    return FallbackModel(*(SDK.model(one, api=api, name=name) for one in places), **options)
+
+
 async def output_of(agent: Agent[None, str], *, is_stream: bool) -> str:
     """Ask an agent, by an answer or by a stream."""
     if not is_stream:
@@ -113,7 +119,7 @@ async def test_a_response_says_who_failed_before_it(
     def validate(answer: Any) -> bool:  # a response, or the text of a stream
         return primary.name not in str(answer)
 
-    chain = FallbackModel(SDK.model(primary), SDK.model(fallback), validate=validate)
+    chain = chain_of(primary, fallback, validate=validate)
     result = await Agent(chain).run("hi")
     response = result.all_messages()[-1]
     assert isinstance(response, ModelResponse)
@@ -152,7 +158,7 @@ async def test_what_the_program_wants_switches_nothing(
     primary: Provider, fallback: Provider
 ) -> None:
     """A retry of the model, a limit of usage, an error of the program: each its own way."""
-    chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
+    chain = chain_of(primary, fallback)
     picky = Agent(chain, retries={"output": 1})
 
     @picky.output_validator
@@ -253,8 +259,7 @@ async def test_a_tool_loop_moves_to_another_account_and_back(
     one.reply(*((down,) if dies == "first" else (thinking_of("one"), down)))
     if dies == "first":
         two.reply(thinking_of("two"))
-    models = (SDK.model(each, api="responses", name="gpt-5.5") for each in (one, two))
-    agent = Agent(FallbackModel(*models), tools=[look_up])
+    agent = Agent(chain_of(one, two, api="responses", name="gpt-5.5"), tools=[look_up])
     output = await output_of(agent, is_stream=is_stream)
     assert output == f"hello from {(one if dies == 'first' else two).name}"
     assert one.refused + two.refused == []
@@ -280,9 +285,8 @@ async def test_a_cancelled_stream_is_no_failure(
 ) -> None:
     """Whoever cancels while it is read gets what came: nobody else is asked, and nobody rests."""
     primary.reply(Reply(hang=True, events=[wire.chat_word("one "), wire.chat_word("two ")]))
-    models = SDK.model(primary), SDK.model(fallback)
-    cooldown = Cooldown(after=1)
-    chain = FallbackModel(*models, observers=[listener], partial=partial, cooldown=cooldown)
+    options: Any = {"observers": [listener], "partial": partial, "cooldown": Cooldown(after=1)}
+    chain = chain_of(primary, fallback, **options)
     words: list[str] = []
     async with Agent(chain).run_stream("hi") as result:
         async for word in result.stream_text(delta=True, debounce_by=None):
@@ -302,12 +306,8 @@ async def test_what_the_primary_keeps_goes_to_nobody_else(
 ) -> None:
     """Others would answer without the conversation; ``"auto"`` sends them all of it."""
     primary.fail(503)
-    chain = FallbackModel(
-        SDK.model(primary, api="responses"),
-        SDK.model(fallback, api="responses"),
-        observers=[listener],
-        attempts_per_target=1,
-    )
+    options: Any = {"observers": [listener], "attempts_per_target": 1}
+    chain = chain_of(primary, fallback, api="responses", **options)
     settings: Any = {name: "resp_1"}
     with pytest.raises(FallbackExhausted):
         await Agent(chain).run("hi", model_settings=settings)
@@ -344,8 +344,7 @@ async def test_a_stream_that_is_left_is_no_failure(
     providers: ProviderServer, listener: Listener
 ) -> None:
     """By ``cancel``, and by leaving the block."""
-    model = SDK.model(providers.new("one"))
-    chain = FallbackModel(model, observers=[listener])
+    chain = chain_of(providers.new("one"), observers=[listener])
     request: list[ModelMessage] = [ModelRequest.user_text_prompt("hi")]
     async with chain.request_stream(request, None, ModelRequestParameters()) as stream:
         await anext(aiter(stream))
@@ -402,7 +401,7 @@ async def test_the_sdks_own_retries_stay_where_they_are_asked_for(
 ) -> None:
     """``max_retries`` in the settings is the user's word."""
     primary.fail(500, times=1, headers={"retry-after-ms": "1"})
-    chain = FallbackModel(SDK.model(primary), SDK.model(fallback))
+    chain = chain_of(primary, fallback)
     result = await Agent(chain).run("hi", model_settings={"max_retries": 1})
     assert result.output == f"hello from {primary.name}"
 
