@@ -84,110 +84,98 @@ def test_every_group_of_words_is_named_by_a_rule() -> None:
     assert table["words"].keys() == named
 
 
-def test_precedence() -> None:
-    """OH-003 to OH-008, OH-011: first rule wins; an external 403 is credentials; markers first."""
-    expected = {
-        "could not connect: 401 unauthorized": "bad_credentials",
-        "could not connect: error 401": "bad_credentials",
-        "permission denied for tool shell, channel allows read only": "blocked_by_policy",
-        "403 insufficient authentication scopes": "bad_credentials",
-        "request 14033 went wrong": "unknown",
-        "request 15032 went wrong": "unknown",
-        "provider error: connection refused": "model_connection",
-        "permission denied: command not found": "missing_permission",
-        "security policy: request timed out": "timeout",
-        f"{ToolDeniedError.marker} approval timed out after 600s": "approval_expired",
-        f"{ToolDeniedError.marker} the approval expired": "approval_expired",
-        f"{ToolDeniedError.marker} by the user": "denied",
-        f"{ToolBlockedError.marker} timed out, 401 unauthorized": "blocked_by_policy",
-        "not connected to the network": "unknown",
-        "no active connection: connection reset": "service_unavailable",
-        "": "unknown",
-        "nothing we know": "unknown",
-    }
-    assert misread(expected) == {}
+TEXTS = {
+    # OH-003 to OH-008, OH-011: first rule wins; an external 403 is credentials; markers first.
+    "could not connect: 401 unauthorized": "bad_credentials",
+    "could not connect: error 401": "bad_credentials",
+    "permission denied for tool shell, channel allows read only": "blocked_by_policy",
+    "403 insufficient authentication scopes": "bad_credentials",
+    "request 14033 went wrong": "unknown",
+    "request 15032 went wrong": "unknown",
+    "provider error: connection refused": "model_connection",
+    "permission denied: command not found": "missing_permission",
+    "security policy: request timed out": "timeout",
+    f"{ToolDeniedError.marker} approval timed out after 600s": "approval_expired",
+    f"{ToolDeniedError.marker} the approval expired": "approval_expired",
+    f"{ToolDeniedError.marker} by the user": "denied",
+    f"{ToolBlockedError.marker} timed out, 401 unauthorized": "blocked_by_policy",
+    "not connected to the network": "unknown",
+    "no active connection: connection reset": "service_unavailable",
+    "": "unknown",
+    "nothing we know": "unknown",
+    # E.1: words count in the company of an error, numbers where a status is written.
+    "invalid timeout parameter": "unknown",
+    "got an unexpected keyword argument 'timeout'": "unknown",
+    "usage: fetch [--timeout SECONDS] url": "unknown",
+    "timeout: 30 is no number": "unknown",
+    "unknown field timeout, and the request timed out": "timeout",
+    "gateway timeout": "timeout",
+    "the essay on autonomy could not be parsed": "unknown",
+    "this action needs autonomy level 2": "blocked_by_policy",
+    "method not allowed by server": "unknown",
+    "not allowed by your security settings": "blocked_by_policy",
+    "ollama: model not found": "unknown",
+    "package ollama has no attribute chat": "unknown",
+    "could not connect to ollama": "model_connection",
+    "ollama: connection refused": "model_connection",
+    "cannot bind to localhost:503": "unknown",
+    "syntax error on line 503": "unknown",
+    "read 401 rows": "unknown",
+    "version 4.0.3, build 403": "unknown",
+    "503 lines of code 503": "unknown",
+    "status_code=503": "service_unavailable",
+    "status: '401'": "bad_credentials",
+    "HTTP/1.1 502 Bad Gateway": "service_unavailable",
+    "error (403)": "bad_credentials",
+    "Error code: 429 - slow down": "service_unavailable",
+    "HTTP 408": "timeout",
+    # OH-005: a number answered with is a status, one that counts things is none.
+    "upstream returned 503": "service_unavailable",
+    "got 401 from api": "bad_credentials",
+    "got a 503 back": "service_unavailable",
+    "we hit another 429, slow down": "service_unavailable",
+    "it failed with 408": "timeout",
+    "backend 503 while reading": "service_unavailable",
+    "<Response [503]>": "service_unavailable",
+    "it returned 503\nTraceback": "service_unavailable",
+    "expected 200, got 503": "service_unavailable",
+    "got 401 instead of 200": "bad_credentials",
+    "404 items could not be processed": "unknown",
+    "expected status: 500, got 200": "unknown",
+    "Error: 500 rows were rejected": "unknown",
+    "received 429 messages": "unknown",
+    "upstream returned 15032": "unknown",
+    "got 1401 from api": "unknown",
+    "returned 503,000 bytes": "unknown",
+    "returned $500 to the client": "unknown",
+    "cannot bind to proxy:503": "unknown",
+    # OH-020 to OH-022: a person's no in LangChain's own words, and in those like them.
+    "User rejected the tool call for `rm` with id call_1. The tool was not executed.": "denied",
+    "User rejected the tool call for `rm` with reason: it timed out": "denied",
+    "declined by the user": "denied",
+    "the operator has denied this": "denied",
+    "Access denied for user 'root'@'localhost'": "unknown",
+}
 
 
-def test_known_weaknesses() -> None:
-    """E.1: words count in the company of an error, numbers where a status is written."""
-    expected = {
-        "invalid timeout parameter": "unknown",
-        "got an unexpected keyword argument 'timeout'": "unknown",
-        "usage: fetch [--timeout SECONDS] url": "unknown",
-        "timeout: 30 is no number": "unknown",
-        "unknown field timeout, and the request timed out": "timeout",
-        "gateway timeout": "timeout",
-        "the essay on autonomy could not be parsed": "unknown",
-        "this action needs autonomy level 2": "blocked_by_policy",
-        "method not allowed by server": "unknown",
-        "not allowed by your security settings": "blocked_by_policy",
-        "ollama: model not found": "unknown",
-        "package ollama has no attribute chat": "unknown",
-        "could not connect to ollama": "model_connection",
-        "ollama: connection refused": "model_connection",
-        "cannot bind to localhost:503": "unknown",
-        "syntax error on line 503": "unknown",
-        "read 401 rows": "unknown",
-        "version 4.0.3, build 403": "unknown",
-        "503 lines of code 503": "unknown",
-        "status_code=503": "service_unavailable",
-        "status: '401'": "bad_credentials",
-        "HTTP/1.1 502 Bad Gateway": "service_unavailable",
-        "error (403)": "bad_credentials",
-        "Error code: 429 - slow down": "service_unavailable",
-        "HTTP 408": "timeout",
-    }
-    assert misread(expected) == {}
-
-
-def test_a_status_that_somebody_answers_with() -> None:
-    """OH-005: a number answered with is a status, one that counts things is none."""
-    expected = {
-        "upstream returned 503": "service_unavailable",
-        "got 401 from api": "bad_credentials",
-        "got a 503 back": "service_unavailable",
-        "we hit another 429, slow down": "service_unavailable",
-        "it failed with 408": "timeout",
-        "backend 503 while reading": "service_unavailable",
-        "<Response [503]>": "service_unavailable",
-        "it returned 503\nTraceback": "service_unavailable",
-        "expected 200, got 503": "service_unavailable",
-        "got 401 instead of 200": "bad_credentials",
-        "404 items could not be processed": "unknown",
-        "expected status: 500, got 200": "unknown",
-        "Error: 500 rows were rejected": "unknown",
-        "received 429 messages": "unknown",
-        "upstream returned 15032": "unknown",
-        "got 1401 from api": "unknown",
-        "returned 503,000 bytes": "unknown",
-        "returned $500 to the client": "unknown",
-        "cannot bind to proxy:503": "unknown",
-    }
-    assert misread(expected) == {}
-
-
-@pytest.mark.parametrize(
-    "output",
-    [
-        "E  ConnectionError: connection refused\nExit code: 1",
-        "Exit code 2\nFAILED: timed out after 30 s",
-        "Command 'make' returned non-zero exit status 2: 401 unauthorized",
-        '{"exit_code": 1, "stderr": "[Errno 13] Permission denied"}',
-        "the process exited with status -9, blocked by policy",
-        "error: timed out\n" * 5_000 + "exited with code 1",
-    ],
-)
-def test_the_output_of_a_command_is_its_own(output: str) -> None:
-    """OH-020: whatever a command printed before it exited, it failed in a way of its own."""
-    assert kind(output) == "unknown"
-    assert kind("401 unauthorized, timed out", exit_code=1) == "unknown"
-    assert kind(ToolBlockedError.marker, exit_code=1) == "unknown"
-    assert kind(RuntimeError("connection refused"), exit_code=1) == "unknown"
+def test_texts() -> None:
+    """OH-003 to OH-008, OH-011, OH-020 to OH-022, E.1: each means what the table says."""
+    assert misread(TEXTS) == {}
 
 
 @pytest.mark.parametrize(
     ("text", "options", "expected"),
     [
+        ("E  ConnectionError: connection refused\nExit code: 1", {}, "unknown"),
+        ("Exit code 2\nFAILED: timed out after 30 s", {}, "unknown"),
+        ("Command 'make' returned non-zero exit status 2: 401 unauthorized", {}, "unknown"),
+        ('{"exit_code": 1, "stderr": "[Errno 13] Permission denied"}', {}, "unknown"),
+        ("the process exited with status -9, blocked by policy", {}, "unknown"),
+        ("error: timed out\n" * 5_000 + "exited with code 1", {}, "unknown"),
+        ("401 unauthorized, timed out", {"exit_code": 1}, "unknown"),
+        (ToolBlockedError.marker, {"exit_code": 1}, "unknown"),
+        (RuntimeError("connection refused"), {"exit_code": 1}, "unknown"),
+        # A shell's own code for a missing program; 0 is no failure; a host's stop beats them.
         ("sh: pytest: not found\nExit code: 127", {}, "missing_app"),
         ("401", {"exit_code": 127}, "missing_app"),
         ("partial output", {"exit_code": -9, "timed_out": True}, "timeout"),
@@ -197,24 +185,9 @@ def test_the_output_of_a_command_is_its_own(output: str) -> None:
         (f"{ToolDeniedError.marker} exit code 1", {"timed_out": True}, "denied"),
     ],
 )
-def test_what_an_exit_code_says(text: str, options: Any, expected: str) -> None:
-    """A shell's own code for a missing program counts, 0 is no failure, a host's stop beats it."""
+def test_the_output_of_a_command_is_its_own(text: Any, options: Any, expected: str) -> None:
+    """OH-020: whatever a command printed before it exited, it failed in a way of its own."""
     assert kind(text, **options) == expected
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "User rejected the tool call for `rm` with id call_1. The tool was not executed.",
-        "User rejected the tool call for `rm` with reason: it timed out",
-        "declined by the user",
-        "the operator has denied this",
-    ],
-)
-def test_a_persons_no_is_read_from_a_text(text: str) -> None:
-    """OH-020 to OH-022: LangChain's own words for it are known, and those like them."""
-    assert kind(text) == "denied"
-    assert kind("Access denied for user 'root'@'localhost'") != "denied"
 
 
 def raised(error: BaseException, cause: BaseException | None = None) -> BaseException:

@@ -22,6 +22,7 @@ from honcho_fallback.tools import (
     ToolLoopGuard,
     ToolLoopLimits,
     ToolLoopState,
+    ToolLoopVerdict,
     ToolOutcome,
 )
 from tests.helpers.scripted import repeating
@@ -30,9 +31,13 @@ ORDINARY, PASSING = "no such row", "connection refused"
 GO = "continue"
 
 
-def actions(guard: ToolLoopGuard, *calls: tuple[Any, ...]) -> list[str]:
-    """Tell the guard of calls one by one; return its answers."""
-    return [guard.after_tool(*call).action for call in calls]
+def heard(verdict: ToolLoopVerdict) -> str:
+    return verdict.reason if verdict.action == "halt" else verdict.action
+
+
+def told(guard: ToolLoopGuard, *calls: tuple[Any, ...]) -> list[str]:
+    """Tell the guard of calls one by one; return its answers, with the reason of a halt."""
+    return [heard(guard.after_tool(*call)) for call in calls]
 
 
 def same(error: Any, times: int) -> list[tuple[Any, ...]]:
@@ -43,44 +48,51 @@ def varied(error: str, times: int) -> list[tuple[Any, ...]]:
     return [("read", {"path": number}, f"{error} {number}") for number in range(times)]
 
 
-@pytest.mark.parametrize(
-    ("calls", "answers", "reason"),
-    [
-        (same(ORDINARY, 3), [GO, "nudge", "halt"], "identical_failures"),
-        (varied(ORDINARY, 6), [GO, GO, GO, "nudge", GO, "halt"], "varied_failures"),
-        (same(PASSING, 8), [GO] * 7 + ["halt"], "recoverable_identical"),
-        (varied(PASSING, 12), [GO] * 11 + ["halt"], "recoverable_varied"),
-        (same(f"{ToolBlockedError.marker} no", 2), [GO, "halt"], "policy_rejections"),
-        (same(f"{ToolDeniedError.marker} no", 2), [GO, "halt"], "policy_rejections"),
-        (same(ToolDeniedError(expired=True), 2), [GO, "halt"], "policy_rejections"),
-        (same(None, 3), [GO, GO, "halt"], "identical_batches"),
-        (same("all providers failed: add credits", 1), ["halt"], "budget_exhausted"),
-        (same("all providers failed: model_not_found", 1), ["halt"], "provider_config"),
-    ],
-)
-def test_each_limit(calls: list[Any], answers: list[str], reason: str) -> None:
-    """OH-016, OH-019 to OH-022: nudges and halts come at their count and not before."""
-    guard = ToolLoopGuard()
-    assert actions(guard, *calls[:-1]) == answers[:-1]
-    last = guard.after_tool(*calls[-1])
-    assert (last.action, last.reason) == (answers[-1], reason)
-    assert last.message
+BLOCKED, DENIED = f"{ToolBlockedError.marker} no", f"{ToolDeniedError.marker} no"
+IDENTICAL, VARIED = "identical_failures", "varied_failures"
+TURN = [*same(ORDINARY, 1), ("write", {"path": "a"}, ORDINARY)]
+# Calls, and what is answered to each.
+COURSES: list[tuple[dict[str, int], list[tuple[Any, ...]], list[str]]] = [
+    ({}, same(ORDINARY, 3), [GO, "nudge", IDENTICAL]),
+    ({}, varied(ORDINARY, 6), [GO, GO, GO, "nudge", GO, VARIED]),
+    ({}, same(PASSING, 8), [GO] * 7 + ["recoverable_identical"]),
+    ({}, varied(PASSING, 12), [GO] * 11 + ["recoverable_varied"]),
+    ({}, same(BLOCKED, 2), [GO, "policy_rejections"]),
+    ({}, same(DENIED, 2), [GO, "policy_rejections"]),
+    ({}, same(ToolDeniedError(expired=True), 2), [GO, "policy_rejections"]),
+    ({}, same(None, 3), [GO, GO, "identical_batches"]),
+    ({}, same("all providers failed: add credits", 1), ["budget_exhausted"]),
+    ({}, same("all providers failed: model_not_found", 1), ["provider_config"]),
+    # What may pass has the long ladder, and never feeds the short one.
+    *(
+        ({}, same(error, 8), [GO] * 7 + ["recoverable_identical"])
+        for error in ("503", "could not reach the model", TimeoutError(), StatusError(429))
+    ),
+    ({}, [*same(PASSING, 7), *same(ORDINARY, 2)], [GO] * 8 + ["nudge"]),
+    # Another tool, other arguments, another first line.
+    ({}, TURN, [GO, GO]),
+    ({}, [*same(ORDINARY, 1), ("read", {"path": "b"}, ORDINARY)], [GO, GO]),
+    ({}, [*same(ORDINARY, 1), *same("no such column", 1)], [GO, GO]),
+    # Another command in between starts an identical count anew; the turn is seen.
+    ({"varied_failures": 99}, TURN * 3, [GO, GO, GO, "nudge", GO, "repeated_cycle"]),
+    # A run that a person takes up again does not stop at once.
+    ({}, same(ORDINARY, 6), [GO, "nudge", IDENTICAL] * 2),
+    # No option is a dead knob.
+    ({"identical_nudge": 1}, same("x", 3), ["nudge", GO, IDENTICAL]),
+    ({"identical_failures": 4}, same("x", 4), [GO, "nudge", GO, IDENTICAL]),
+    ({"varied_nudge": 3}, varied(ORDINARY, 3), [GO, GO, "nudge"]),
+    ({"varied_failures": 3, "varied_nudge": 1}, varied(ORDINARY, 3), ["nudge", GO, VARIED]),
+    ({"recoverable_identical": 2}, same(PASSING, 2), [GO, "recoverable_identical"]),
+    ({"recoverable_varied": 2}, varied(PASSING, 2), [GO, "recoverable_varied"]),
+    ({"policy_rejections": 1}, same(BLOCKED, 1), ["policy_rejections"]),
+    ({"identical_batches": 2}, same(None, 2), [GO, "identical_batches"]),
+]
 
 
-@pytest.mark.parametrize(
-    "error", ["503", "could not reach the model", TimeoutError(), StatusError(429)], ids=repr
-)
-def test_what_may_pass_by_itself_has_more_time(error: Any) -> None:
-    """OH-020: recoverable failures have the long ladder and never feed the short one."""
-    assert actions(ToolLoopGuard(), *same(error, 8)) == [GO] * 7 + ["halt"]
-
-
-def test_recoverable_failures_do_not_feed_the_short_ladder() -> None:
-    """E.2: two ordinary failures among seven that pass are still two."""
-    guard = ToolLoopGuard()
-    mixed = [*same(PASSING, 7), *same(ORDINARY, 1)]
-    assert actions(guard, *mixed) == [GO] * 8
-    assert guard.after_tool("read", {"path": "a"}, ORDINARY).action == "nudge"
+@pytest.mark.parametrize(("limits", "calls", "answers"), COURSES)
+def test_each_limit(limits: dict[str, int], calls: list[Any], answers: list[str]) -> None:
+    """OH-016, OH-019 to OH-023, E.2: nudges and halts come at their count and not before."""
+    assert told(ToolLoopGuard(ToolLoopLimits(**limits)), *calls) == answers
 
 
 def test_order_of_arguments_and_json_make_no_difference() -> None:
@@ -90,71 +102,28 @@ def test_order_of_arguments_and_json_make_no_difference() -> None:
         ("read", {"b": 2, "a": {"y": 2, "x": 1}}, f"{ORDINARY}\nline two differs"),
         ("read", '{"b":2,"a":{"y":2,"x":1}}', ORDINARY),
     ]
-    assert actions(ToolLoopGuard(), *calls) == [GO, "nudge", "halt"]
+    assert told(ToolLoopGuard(), *calls) == [GO, "nudge", IDENTICAL]
 
 
 @pytest.mark.parametrize(
-    "other",
+    ("before", "after", "answers"),
     [
-        ("write", {"path": "a"}, ORDINARY),
-        ("read", {"path": "b"}, ORDINARY),
-        ("read", {"path": "a"}, "no such column"),
-    ],
-)
-def test_another_tool_argument_or_first_line_is_another_failure(other: tuple[Any, ...]) -> None:
-    """E.2: identical means tool, arguments and the first line of the error."""
-    assert actions(ToolLoopGuard(), *same(ORDINARY, 1), other) == [GO, GO]
-
-
-def test_alternating_failures_are_counted_as_a_turn() -> None:
-    """OH-020: another command in between starts an identical count anew; the turn is seen."""
-    one, two = same(ORDINARY, 1)[0], ("write", {"path": "a"}, ORDINARY)
-    answers = actions(ToolLoopGuard(ToolLoopLimits(varied_failures=99)), *[one, two] * 3)
-    assert answers == [GO, GO, GO, "nudge", GO, "halt"]
-
-
-@pytest.mark.parametrize(
-    ("before", "again", "after"),
-    [
-        (same(ORDINARY, 2), same(ORDINARY, 3), [GO, "nudge", "halt"]),
-        (varied(ORDINARY, 5), same(ORDINARY, 3), [GO, "nudge", "halt"]),
-        (same(ToolBlockedError.marker, 1), same(ToolBlockedError.marker, 2), [GO, "halt"]),
+        (same(ORDINARY, 2), same(ORDINARY, 3), [GO, "nudge", IDENTICAL]),
+        (varied(ORDINARY, 5), same(ORDINARY, 3), [GO, "nudge", IDENTICAL]),
+        (same(BLOCKED, 1), same(BLOCKED, 2), [GO, "policy_rejections"]),
         (varied(PASSING, 11), varied("timed out", 11), [GO] * 11),
     ],
     ids=["identical", "varied", "refused", "may pass"],
 )
-def test_success_starts_the_counts_anew(
-    before: list[Any], again: list[Any], after: list[str]
+def test_success_and_a_halt_start_the_counts_anew(
+    before: list[Any], after: list[Any], answers: list[str]
 ) -> None:
     """E.2, OH-021: one success, of whatever tool, and the run may fail as often as a new one."""
     guard = ToolLoopGuard()
-    actions(guard, *before)
-    assert actions(guard, ("list", {}), *again) == [GO, *after]
-
-
-def test_a_halt_starts_the_counts_anew() -> None:
-    """E.2: a run that a person takes up again does not stop at once."""
-    guard = ToolLoopGuard()
-    assert actions(guard, *same(ORDINARY, 6)) == [GO, "nudge", "halt"] * 2
-    actions(guard, *same(PASSING, 8))
+    told(guard, *before)
+    assert told(guard, ("list", {}), *after) == [GO, *answers]
+    told(guard, ("list", {}), *same(PASSING, 8))
     assert guard.state == ToolLoopState()
-
-
-@pytest.mark.parametrize(
-    ("error", "reason"),
-    [
-        ("all models failed, credit balance is too low, model_not_found", "budget_exhausted"),
-        ("the task failed and did not complete: insufficient budget", "budget_exhausted"),
-        ("all models failed: this request requires more credits", "budget_exhausted"),
-        ("all providers failed: you ran out of credits", "budget_exhausted"),
-        ('all models failed: {"success": false, "error": "Budget exceeded"}', "budget_exhausted"),
-        ("m may not be available on your provider", "provider_config"),
-        ("all providers/models failed: does not support tools", "provider_config"),
-    ],
-)
-def test_the_budget_comes_before_the_settings(error: str, reason: str) -> None:
-    """E.2: where both are said, it is the budget."""
-    assert ToolLoopGuard().after_tool("delegate", {}, error).reason == reason
 
 
 # What providers write, and the same in other orders.
@@ -179,50 +148,56 @@ This model is not available in your region.
 invalid temperature: only 1 is allowed for this model
 "bge-m3:latest" does not support chat
 """.strip().splitlines()
+# Where the budget and the settings are said, it is the budget.
+BUDGET = """
+all models failed, credit balance is too low, model_not_found
+the task failed and did not complete: insufficient budget
+all models failed: this request requires more credits
+all providers failed: you ran out of credits
+all models failed: {"success": false, "error": "Budget exceeded"}
+""".strip().splitlines()
+# A delegated call that may yet succeed does not end the run.
+PASSES = """
+503 Service Unavailable
+provider=a model=gpt-5 attempt 1/3: retryable; error=503 Service Unavailable
+the model is temporarily unavailable
+rate limit exceeded for model gpt-9
+the model returned invalid JSON
+the model's answer was not found in the schema
+could not reach the model
+the time budget is exceeded
+""".strip().splitlines()
 ENVELOPES = (
     "All providers/models failed. Attempts:\n",
     "researcher failed and did not complete: ",
 )
 
 
-def terminal(error: str) -> set[str | None]:
-    """Say what a text means in each envelope."""
-    return {ToolOutcome("delegate", {}, envelope + error).terminal for envelope in ENVELOPES}
+def terminal(error: str, tool: str = "delegate") -> str | None:
+    return ToolOutcome(tool, {}, error).terminal
 
 
-def test_settings_are_read_by_groups_of_words() -> None:
-    """OH-022: what is wrong with a model, a tier or a login, in any order of the words."""
-    assert [error for error in SETTINGS if terminal(error) != {"provider_config"}] == []
-    assert [error for error in SETTINGS if ToolOutcome("shell", {}, error).terminal] == []
-
-
-def test_an_outage_or_a_bad_answer_is_no_setting() -> None:
-    """OH-022: a delegated call that may yet succeed does not end the run."""
-    errors = [
-        "503 Service Unavailable",
-        "provider=a model=gpt-5 attempt 1/3: retryable; error=503 Service Unavailable",
-        "the model is temporarily unavailable",
-        "rate limit exceeded for model gpt-9",
-        "the model returned invalid JSON",
-        "the model's answer was not found in the schema",
-        "could not reach the model",
-        "the time budget is exceeded",
-    ]
-    assert [error for error in errors if terminal(error) != {None}] == []
+def test_what_a_delegated_call_failed_of_is_read_by_groups_of_words() -> None:
+    """OH-022, E.2: a budget, a model, a tier, a login, in any order; no outage, no bad answer."""
+    wrapped = {error: {terminal(one + error) for one in ENVELOPES} for error in SETTINGS + PASSES}
+    assert [error for error in SETTINGS if wrapped[error] != {"provider_config"}] == []
+    assert [error for error in PASSES if wrapped[error] != {None}] == []
+    assert [error for error in SETTINGS if terminal(error, "shell")] == []
+    assert [error for error in BUDGET if terminal(error) != "budget_exhausted"] == []
+    for error in (
+        "m may not be available on your provider",
+        "all providers/models failed: does not support tools",
+    ):
+        assert terminal(error) == "provider_config"
 
 
 def test_an_exit_code_is_a_failure_unless_it_is_0() -> None:
-    """A host that only knows the code need not make up an error."""
+    """OH-022: of a command alone; words like a delegated call's in its output are its own."""
     assert ToolOutcome("shell", exit_code=1).failed
     assert not ToolOutcome("shell", exit_code=0).failed
     guard = ToolLoopGuard()
     assert [guard.after_tool("shell", exit_code=1).action for _ in range(3)][-1] == "halt"
-
-
-def test_the_same_words_in_the_output_of_a_command_are_its_own() -> None:
-    """OH-022: a command that prints a delegated call's failure has only failed."""
     error = "all models failed: unknown model"
-    guard = ToolLoopGuard()
     assert guard.after_tool("shell", "cat log", f"{error}\nExit code: 1").action == GO
     assert guard.after_tool("shell", "cat log.1", error, exit_code=1).action == GO
 
@@ -252,18 +227,27 @@ def test_a_delegated_call_of_ours_is_read_from_its_record(
     assert (verdict.action, verdict.reason) == (action, reason)
 
 
-def polled(*results: Any, limits: ToolLoopLimits | None = None) -> list[str]:
+def polled(*results: Any, **limits: int) -> list[str]:
     """Make one call again and again; return the guard's answers, with the reason of a halt."""
-    guard = ToolLoopGuard(limits)
-    verdicts = [guard.after_tool("checks", {"pr": 7}, result=result) for result in results]
-    return [one.reason or one.action for one in verdicts]
+    guard = ToolLoopGuard(ToolLoopLimits(**limits))
+    return [heard(guard.after_tool("checks", {"pr": 7}, result=result)) for result in results]
 
 
 def test_a_poll_goes_on_while_its_result_changes() -> None:
-    """OH-016: the same call with another result is progress; a cap ends what has no end."""
+    """OH-016: the same call with another result is progress, in its last sign or its type."""
+    assert polled(*(f"{'x' * 100_000}{n}" for n in range(6))) == [GO] * 6
+    assert polled(1, 2.5, True, "1 ", ["1"], {"1": 1}, "[" * 100_000) == [GO] * 7
+
+
+def test_a_cap_ends_a_poll_that_has_no_end() -> None:
+    """OH-016, OH-023: it is about results that change, and cuts no higher limit short."""
     assert polled(*(f"{n} of 200" for n in range(100))) == [GO] * 99 + ["polls"]
-    assert polled(*range(3), limits=ToolLoopLimits(polls=3)) == [GO, GO, "polls"]
-    assert polled(*range(9), limits=ToolLoopLimits(polls=2)) == [GO, GO, "polls"] * 3
+    assert polled(*range(9), polls=2) == [GO, GO, "polls"] * 3
+    limits = {"polls": 2, "identical_batches": 9, "varied_failures": 9}
+    assert polled(*["same"] * 9, **limits) == [GO] * 8 + ["identical_batches"]
+    assert polled(*["queued"] * 7, "running", "done", **limits) == [GO] * 8 + ["polls"]
+    calls = [("checks", 1, f"{ORDINARY} {number}") for number in range(9)]
+    assert told(ToolLoopGuard(ToolLoopLimits(**limits)), *calls)[-1] == VARIED
 
 
 @pytest.mark.parametrize(
@@ -282,12 +266,6 @@ def test_a_poll_that_never_changes_ends(results: tuple[Any, ...]) -> None:
     assert polled("first", *results) == [GO, GO, GO, "identical_batches"]
 
 
-def test_the_whole_of_a_result_counts() -> None:
-    """OH-016: a result may be long, and change in its last sign, or be of any plain type."""
-    assert polled(*(f"{'x' * 100_000}{n}" for n in range(6))) == [GO] * 6
-    assert polled(1, 2.5, True, "1 ", ["1"], {"1": 1}, "[" * 100_000) == [GO] * 7
-
-
 def test_a_poll_and_a_wait_in_turn() -> None:
     """OH-016, OH-020: the turn goes on while one of its results changes, up to the same cap."""
     wait = ToolOutcome("sleep", {"s": 5}, result="slept")
@@ -297,43 +275,31 @@ def test_a_poll_and_a_wait_in_turn() -> None:
         rounds = [
             one for result in results for one in (ToolOutcome("checks", result=result), wait)
         ]
-        verdicts = [guard.after_tools([one]) for one in rounds]
-        return [one.reason or one.action for one in verdicts]
+        return [heard(guard.after_tools([one])) for one in rounds]
 
     assert course([str(n) for n in range(20)]) == [GO] * 40
     assert course([str(n) for n in range(4)], polls=3) == [GO] * 5 + ["polls", GO, GO]
-    assert course(["pending"] * 3)[3:] == ["repeated_cycle", GO, "repeated_cycle"]
+    assert course(["pending"] * 3)[3:] == ["nudge", GO, "repeated_cycle"]
 
 
 def test_a_poll_that_fails_now_and_then_is_one_all_the_same() -> None:
     """OH-016: a failure in between neither ends it nor frees it from its cap."""
     guard = ToolLoopGuard(ToolLoopLimits(polls=5))
-    answers: list[str] = []
-    for number in range(5):
-        for more in ({"result": number}, {"error": PASSING}):
-            verdict = guard.after_tool("checks", {"pr": 7}, **more)
-            answers.append(verdict.reason or verdict.action)
+    answers = [
+        heard(guard.after_tool("checks", {"pr": 7}, **more))
+        for number in range(5)
+        for more in ({"result": number}, {"error": PASSING})
+    ]
     assert answers == [GO] * 8 + ["polls", GO]
 
 
-def test_the_cap_on_polls_is_about_results_that_change() -> None:
-    """OH-023: a higher limit on what fails, or stays the same, is not cut short by it."""
-    limits = ToolLoopLimits(polls=2, identical_batches=9, varied_failures=9)
-    assert polled(*["same"] * 9, limits=limits) == [GO] * 8 + ["identical_batches"]
-    assert polled(*["queued"] * 7, "running", "done", limits=limits) == [GO] * 8 + ["polls"]
-    guard = ToolLoopGuard(limits)
-    failures = [guard.after_tool("checks", 1, f"{ORDINARY} {number}") for number in range(9)]
-    assert {one.reason for one in failures} == {"", "varied_failures"}
-    assert failures[-1].action == "halt"
-
-
 CALL = ("read", {"path": "a"})
+AGAIN = [GO, GO, GO, "identical_outputs", GO]
 
 
 def said(guard: ToolLoopGuard, *texts: str | None) -> list[str]:
     """Have the model say something and call a tool, without news of what came of it."""
-    verdicts = [guard.after_model(text, [CALL]) for text in texts]
-    return [one.reason or one.action for one in verdicts]
+    return [heard(guard.after_model(text, [CALL])) for text in texts]
 
 
 def test_identical_outputs_end_a_run() -> None:
@@ -365,53 +331,43 @@ def test_an_output_is_its_text_and_its_calls() -> None:
 
 
 @pytest.mark.parametrize(
-    ("outcomes", "answers"),
+    ("rounds", "answers"),
     [
-        ([ToolOutcome(*CALL)], [GO, GO, GO, "identical_outputs", GO]),
-        ([ToolOutcome(*CALL, result="same")], [GO, GO, GO, "identical_outputs", GO]),
-        ([ToolOutcome(*CALL), ToolOutcome("write", error=PASSING)], [GO] * 5),
-        ([ToolOutcome("wait_subagent")], [GO] * 5),
-        ([ToolOutcome(*CALL), ToolOutcome("wait_subagent")], [GO] * 3 + ["identical_outputs", GO]),
+        ([[ToolOutcome(*CALL)]] * 5, AGAIN),
+        ([[ToolOutcome(*CALL, result="same")]] * 5, AGAIN),
+        ([[ToolOutcome(*CALL), ToolOutcome("write", error=PASSING)]] * 5, [GO] * 5),
+        ([[ToolOutcome("wait_subagent")]] * 5, [GO] * 5),
+        ([[ToolOutcome(*CALL), ToolOutcome("wait_subagent")]] * 5, AGAIN),
+        (
+            [[ToolOutcome(*CALL, result=n)] for n in (0, 10, 10, 20, *[30] * 5)],
+            [GO] * 8 + ["identical_outputs"],
+        ),
     ],
 )
 def test_what_starts_identical_outputs_anew(
-    outcomes: list[ToolOutcome], answers: list[str]
+    rounds: list[list[ToolOutcome]], answers: list[str]
 ) -> None:
-    """OH-017, OH-018: a round with a failure, and one of exempt tools only."""
+    """OH-017, OH-018: a round with a failure, one of exempt tools only, or with a new result."""
     limits = ToolLoopLimits(identical_batches=99, recoverable_identical=99)
     guard, found = ToolLoopGuard(limits, exempt_tools=["wait_subagent"]), list[str]()
-    for _ in answers:
+    for outcomes in rounds:
         found += said(guard, "again")
         guard.after_tools(outcomes)
     assert found == answers
 
 
-def test_a_new_result_starts_identical_outputs_anew() -> None:
-    """OH-017: a model that says the same to ask for what has changed does not repeat itself."""
-    guard = ToolLoopGuard(ToolLoopLimits(identical_batches=99))
-    found: list[str] = []
-    for result in ["0%", "10%", "10%", "20%", *["30%"] * 5]:
-        found += said(guard, "")
-        guard.after_tool(*CALL, result=result)
-    assert found == [*[GO] * 8, "identical_outputs"]
-
-
 def test_batches_are_compared_as_a_whole() -> None:
-    """OH-016: the same calls in another order are the same batch, one more call is another."""
+    """OH-016, E.3: the same in another order is the same, one more is not; a failure ends it."""
     read, write = ToolOutcome("read", {"a": 1}), ToolOutcome("write", {"a": 1})
-    guard = ToolLoopGuard()
-    batches = [[read, write], [write, read], [read, write, write], [read, write], [read, write]]
-    assert [guard.after_tools(batch).action for batch in batches] == [GO] * 5
-    assert guard.after_tools([write, read]).reason == "identical_batches"
-
-
-def test_a_batch_with_a_failure_starts_progress_anew() -> None:
-    """E.3: only whole batches that succeeded count."""
-    guard = ToolLoopGuard()
-    ok, bad = ToolOutcome("read", 1), ToolOutcome("write", 1, ORDINARY)
-    batches = [[ok], [ok], [ok, bad], [ok], [ok]]
-    assert [guard.after_tools(batch).action for batch in batches] == [GO] * 5
-    assert guard.after_tools([ok]).action == "halt"
+    bad = ToolOutcome("write", 1, ORDINARY)
+    rounds = [
+        ([read, write], [write, read], [read, write, write], [read, write], [read, write]),
+        ([read], [read], [read, bad], [read], [read]),
+    ]
+    for batches in rounds:
+        guard = ToolLoopGuard()
+        assert [guard.after_tools(batch).action for batch in batches] == [GO] * 5
+        assert guard.after_tools(batches[-1][::-1]).reason == "identical_batches"
 
 
 def test_the_first_halt_of_a_batch_wins_over_its_nudges() -> None:
@@ -438,61 +394,33 @@ def test_exempt_tools_may_be_called_again_and_again() -> None:
     assert failures == [GO, "nudge", "halt"]
 
 
-def test_the_iteration_cap() -> None:
-    """OH-023: it ends a run before the round that would be one too many; no call is no round."""
-    guard = ToolLoopGuard(ToolLoopLimits(max_iterations=3))
-    assert {guard.before_tools([]).action for _ in range(9)} == {GO}
-    verdicts = [guard.before_tools(["read"]) for _ in range(5)]
-    assert [one.reason for one in verdicts] == ["", "", "", "max_iterations", ""]
-
-
 @pytest.mark.parametrize(
     ("unattended", "lifted", "rounds"),
     [(True, 5, 5), (True, 2, 3), (True, None, 3), (False, 5, 3)],
 )
-def test_the_cap_of_an_unattended_run(unattended: bool, lifted: int | None, rounds: int) -> None:
-    """OH-023: it is lifted where nobody waits, and never lowered."""
+def test_the_iteration_cap(unattended: bool, lifted: int | None, rounds: int) -> None:
+    """OH-023: it ends a run before the round that is one too many; unattended it may be higher."""
     limits = ToolLoopLimits(max_iterations=3, autonomous_max_iterations=lifted)
     guard = ToolLoopGuard(limits, unattended=unattended)
-    verdicts = [guard.before_tools(["read"]) for _ in range(rounds + 1)]
-    assert [one.reason for one in verdicts] == [*[""] * rounds, "max_iterations"]
-    assert f"after {rounds} rounds" in verdicts[-1].message
-
-
-def test_a_cap_that_lifts_nothing_is_refused() -> None:
-    """OH-023: without an ordinary cap a run has none, attended or not."""
-    with pytest.raises(FallbackConfigError, match=r"autonomous_max_iterations: without max_iter"):
-        ToolLoopLimits(autonomous_max_iterations=9)
-    assert ToolLoopGuard(unattended=True).before_tools(["read"]).action == GO
+    assert {guard.before_tools([]).action for _ in range(9)} == {GO}  # no call is no round
+    verdicts = [guard.before_tools(["read"]) for _ in range(rounds + 2)]
+    assert [one.reason for one in verdicts] == [*[""] * rounds, "max_iterations", ""]
+    assert f"after {rounds} rounds" in verdicts[-2].message
 
 
 @pytest.mark.parametrize("value", [0, True, "3"])
 def test_limits_are_whole_positive_numbers_in_order(value: Any) -> None:
-    """What could never be reached, heard or is reached at once is refused by name."""
+    """OH-023: what could never be reached, heard or is reached at once is refused by name."""
     for name in ToolLoopLimits.__dataclass_fields__:
         with pytest.raises(FallbackConfigError, match=f"{name}: got"):
             ToolLoopLimits(**{name: value})
     for nudge in ("identical_nudge", "varied_nudge"):
         with pytest.raises(FallbackConfigError, match=f"{nudge}: it is not below"):
             ToolLoopLimits(**{nudge: 6})
-
-
-@pytest.mark.parametrize(
-    ("limits", "calls", "answers"),
-    [
-        ({"identical_nudge": 1}, same("x", 3), ["nudge", GO, "halt"]),
-        ({"identical_failures": 4}, same("x", 4), [GO, "nudge", GO, "halt"]),
-        ({"varied_nudge": 3}, varied(ORDINARY, 3), [GO, GO, "nudge"]),
-        ({"varied_failures": 3, "varied_nudge": 1}, varied(ORDINARY, 3), ["nudge", GO, "halt"]),
-        ({"recoverable_identical": 2}, same(PASSING, 2), [GO, "halt"]),
-        ({"recoverable_varied": 2}, varied(PASSING, 2), [GO, "halt"]),
-        ({"policy_rejections": 1}, same(ToolBlockedError.marker, 1), ["halt"]),
-        ({"identical_batches": 2}, same(None, 2), [GO, "halt"]),
-    ],
-)  # fmt: skip
-def test_every_limit_can_be_set(limits: dict[str, int], calls: Any, answers: list[str]) -> None:
-    """OH-023: no option is a dead knob."""
-    assert actions(ToolLoopGuard(ToolLoopLimits(**limits)), *calls) == answers
+    with pytest.raises(FallbackConfigError, match=r"autonomous_max_iterations: without max_iter"):
+        ToolLoopLimits(autonomous_max_iterations=9)
+    with pytest.raises(FallbackConfigError, match="exempt_tools: got a single string"):
+        ToolLoopGuard(exempt_tools="wait")  # it would exempt its letters
 
 
 def test_the_page_has_every_limit_with_its_default() -> None:
@@ -504,12 +432,6 @@ def test_the_page_has_every_limit_with_its_default() -> None:
         figure = "no cap" if limit.default is None else rf"\b{limit.default}\b"
         assert named, limit.name
         assert all(re.search(figure, row) for row in named), limit.name
-
-
-def test_exempt_tools_is_a_list_of_names() -> None:
-    """A single string would exempt its letters."""
-    with pytest.raises(FallbackConfigError, match="exempt_tools: got a single string"):
-        ToolLoopGuard(exempt_tools="wait")
 
 
 SECRET = "sk-sentinel-7f3a9c2e51"
@@ -567,26 +489,22 @@ def test_the_state_survives_a_checkpoint(errors: list[Any]) -> None:
 
 
 def test_a_state_of_an_earlier_release_is_gone_on_with() -> None:
-    """What it did not count begins at nought; what it did count goes on."""
+    """What it did not count begins at nought; what is of another shape is refused."""
     rounds = ["0123456789abcdef"] * 4
     kept = {"identical": {}, "rounds": rounds, "repeats": [3, 2, 1, 0], "iterations": 4}
     guard = ToolLoopGuard(ToolLoopLimits(max_iterations=5), state=ToolLoopState.from_dict(kept))
     for number in range(9):
         assert guard.after_tool("checks", result=number).action == GO
     assert [guard.before_tools(["read"]).action for _ in range(2)] == [GO, "halt"]
-
-
-@pytest.mark.parametrize("values", [{"nonsense": 1}, {"rounds": 3}])
-def test_a_state_of_another_shape_is_refused(values: dict[str, Any]) -> None:
-    """What did not come from to_dict is no state."""
-    with pytest.raises(FallbackConfigError, match=r"state: it is not from to_dict"):
-        ToolLoopState.from_dict(values)
+    for values in ({"nonsense": 1}, {"rounds": 3}):
+        with pytest.raises(FallbackConfigError, match=r"state: it is not from to_dict"):
+            ToolLoopState.from_dict(values)
 
 
 def test_what_is_remembered_is_bounded() -> None:
     """A run of a thousand different failures that pass keeps no more than the latest rounds."""
     guard = ToolLoopGuard(ToolLoopLimits(recoverable_varied=10_000))
-    actions(guard, *varied(PASSING, 1000))
+    told(guard, *varied(PASSING, 1000))
     assert len(repr(guard.state)) < 500
 
 
