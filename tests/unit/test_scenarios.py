@@ -58,8 +58,7 @@ def test_scenario(scenario: Scenario, driver: str) -> None:
     assert record.is_fallback == (record.answered_by in {F, G})
     attempts = [request.attempt for request in script.requests]
     assert [attempt.number for attempt in attempts] == list(range(1, len(script.asked) + 1))
-    if scenario.waits is not None:
-        assert [attempt.wait for attempt in attempts] == scenario.waits
+    assert [attempt.wait for attempt in attempts] == scenario.waits
 
 
 def test_exhaustion_carries_every_error_the_record_and_the_last_cause() -> None:
