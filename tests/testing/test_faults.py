@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -13,19 +11,23 @@ import google.genai
 import groq
 import httpx
 import httpx2
+import litellm
 import openai
 import pytest
 
 from honcho_fallback import FailureKind, FallbackConfigError, classify
-from honcho_fallback.testing import FaultTransport
+from honcho_fallback.testing import FaultTransport, assert_switched
+from honcho_fallback_litellm import FallbackRoutingStrategy
+from tests.helpers.litellm_runs import THEIRS
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from honcho_fallback.testing import Clock
+    from honcho_fallback.testing import Clock, Records
     from tests.helpers.provider import ProviderServer
 
 
+pytestmark = [pytest.mark.filterwarnings(warning) for warning in THEIRS]
 MESSAGES: Any = [{"role": "user", "content": "hi"}]
 
 
@@ -121,6 +123,43 @@ def test_the_sdks_own_exception_comes_out(
     ask()
     assert providers.order == [sdk.name]
     assert (transport.requests, transport.failed) == (2, 1)
+
+
+@either
+def test_requests_fail_in_litellms_own_http_client(
+    monkeypatch: pytest.MonkeyPatch,
+    fallback_records: Records,
+    providers: ProviderServer,
+    asynchronous: bool,
+) -> None:
+    """LiteLLM, which nothing of the kit knows, maps the error as ever; the strategy switches."""
+    faults = FaultTransport().on(1, status=429, retry_after=5)
+    # LiteLLM keeps clients by their address and key; these two are nobody else's.
+    params = {"api_base": providers.new("openai").url, "api_key": "none"}
+    chain: list[Any] = [
+        {
+            "model_name": "deriver",
+            "litellm_params": {"model": f"openai/m{rank}", **params},
+            "model_info": {"id": f"number {rank}", "fallback_rank": rank},
+        }
+        for rank in range(2)
+    ]
+    router = litellm.Router(chain, disable_cooldowns=True)
+    FallbackRoutingStrategy().register(router)
+    with httpx.Client(transport=faults) as client:
+        monkeypatch.setattr(litellm, "client_session", client)
+        # An event loop of its own for each test: no connection may outlive one.
+        aclient = httpx.AsyncClient(transport=faults, headers={"connection": "close"})
+        monkeypatch.setattr(litellm, "aclient_session", aclient)
+        if asynchronous:
+            answer: Any = asyncio.run(router.acompletion("deriver", MESSAGES))
+        else:
+            answer = router.completion("deriver", MESSAGES)
+    assert answer.model == "m1"
+    record = fallback_records.one
+    assert_switched(record, from_="number 0", to="number 1", kind="rate_limit")
+    assert (record.attempts[0].error, record.attempts[0].retry_after) == ("RateLimitError", 5)
+    assert (faults.requests, faults.failed) == (2, 1)
 
 
 def test_codes_reach_the_classifier(providers: ProviderServer) -> None:
@@ -243,11 +282,3 @@ def test_bad_rules_are_refused(write: Callable[[Any], Any], message: str) -> Non
     """A rule that could never do what it says is refused where it is written."""
     with pytest.raises(FallbackConfigError, match=message):
         write(schedule())
-
-
-def test_the_kit_imports_nothing_that_it_may_not_need() -> None:
-    """No SDK, HTTP client, server or framework is loaded before something of the kit uses it."""
-    heavy = {"anthropic", "groq", "httpx", "httpx2", "langchain_core", "llmock", "openai"}
-    code = f"import sys, honcho_fallback.testing; print({heavy} & {{*sys.modules}})"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
