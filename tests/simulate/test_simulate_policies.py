@@ -102,8 +102,8 @@ def test_turns() -> None:
 # Nothing outside happens, and nothing outside is needed.
 
 
-def test_a_simulation_learns_nothing_for_production_and_nothing_from_it() -> None:
-    """The same policy twice gives the same report; its cooldown and budget stay empty."""
+async def test_a_simulation_learns_nothing_for_production_and_nothing_from_it() -> None:
+    """Twice the same report, beside a running loop as well; cooldown and budget stay empty."""
     store, budget = Cooldown(after=1, base=60), RetryBudget()
     policy = FallbackPolicy(incident().chain(), cooldown=store, retry_budget=budget)
     first, second = (simulate(incident(failing(starts=3)), policy) for _ in range(2))
@@ -180,13 +180,6 @@ def test_nothing_outside_happens(caplog: pytest.LogCaptureFixture) -> None:
     assert asked(report) == ["pf", "ppf"]
     assert {line.getMessage() for line in caplog.records} == {"from production"}
     assert not logger.filters
-
-
-async def test_a_loop_may_be_running() -> None:
-    """As in a notebook: the report is the same."""
-    scenario = incident(failing(starts=3))
-    beside = simulate(scenario, FallbackConfig())
-    assert asked(beside) == ["p"] * 3 + ["pf"] * 7
 
 
 def test_a_target_that_nobody_described_is_refused() -> None:
@@ -269,6 +262,8 @@ def test_each_kind_is_seen_as_its_kind(
     stream: bool,
 ) -> None:
     """The classifier sees what an SDK would raise, when it would raise it, streamed or not."""
+    kinds = get_args(Phase.model_fields["kind"].annotation)
+    assert {phase["kind"] for phase, *_ in BAD_DAYS} == {*kinds}  # none without a row
     # A stream is bound up to its first content, which takes a quarter of the time.
     config = PLAIN.replace(timeout=5.0) if stream and phase["kind"] == "slow" else PLAIN
     seconds = 5.0 if stream and seconds == 20 and phase["kind"] == "slow" else seconds
@@ -278,13 +273,6 @@ def test_each_kind_is_seen_as_its_kind(
     assert (first.kind, first.status) == (kind, status)
     assert isclose(first.seconds, seconds)
     assert [one.target for one in others] == ([FALLBACK] if kind and record.answered_by else [])
-
-
-def test_every_kind_of_phase_is_tested() -> None:
-    """None is added without a line in the table above."""
-    assert {phase["kind"] for phase, *_ in BAD_DAYS} == {
-        *get_args(Phase.model_fields["kind"].annotation)
-    }
 
 
 def test_an_outage_of_three_calls() -> None:
@@ -448,35 +436,20 @@ def attempt(target: str = PRIMARY, **more: Any) -> AttemptRecord:
     return AttemptRecord(target, target, None, **values)
 
 
-def record(second: float, *attempts: AttemptRecord, **more: Any) -> CallRecord:
+def record(second: float, *attempts: AttemptRecord) -> CallRecord:
     """A call so many seconds after an odd moment."""
-    call = CallRecord(
-        call_id="1",
-        agent="not read",
-        chain=(PRIMARY, FALLBACK),
-        attempts=attempts,
-        outcome="success",
-        answered_by=None,
-        is_fallback=False,
-        started_at=1763725000.25 + second,
-        seconds=0.0,
-        usage=None,
-        time_to_first_token=None,
-        untried=(),
+    of_a_run = FallbackPolicy([Target(PRIMARY), Target(FALLBACK)]).start().record
+    return replace(
+        of_a_run, attempts=attempts, outcome="success", started_at=1763725000.25 + second
     )
-    return replace(call, **more)
 
 
 def test_what_is_nearest_in_time_is_met() -> None:
-    """Between two observations the nearer one decides, the earlier one at the middle."""
+    """The earlier one at the middle; those of the same moment take turns."""
     overloaded = attempt(kind=FailureKind.OVERLOADED, status=503)
     others = (record(at, attempt(FALLBACK)) for at in (4, 5, 6))
     report = simulate(replay([record(0, attempt()), record(10, overloaded), *others]), FIXED)
     assert asked(report) == ["p", "p", "p", "pf", "pf"]
-
-
-def test_requests_of_the_same_moment_take_turns() -> None:
-    """A burst of which half was refused is a burst of which half is refused."""
     refused = attempt(kind=FailureKind.RATE_LIMIT, status=429, retry_after=7.0)
     report = simulate(replay([record(0, attempt()), record(0, refused)] * 2), FIXED)
     assert asked(report) == ["p", "pf", "p", "pf"]
@@ -496,19 +469,14 @@ def test_who_hung_up_does_not_know_what_would_have_come() -> None:
         assert took(report.records[0]) == [30.0, 0.5]
 
 
-def test_a_target_that_nobody_asked_is_assumed_to_answer() -> None:
-    """In the median time of all answers."""
+def test_what_records_do_not_say_is_assumed() -> None:
+    """A target that nobody asked answers in the median time; what is ours is no bad day of it."""
     scenario = replay([record(at, attempt(seconds=took)) for at, took in enumerate((0.2, 0.4, 3))])
     down = FallbackConfig(timeout=0.1, max_attempts=2)
     assert took(simulate(scenario, down).records[0]) == [0.1, 0.1]
     assert simulate(scenario, FIXED).requests == {PRIMARY: 3, FALLBACK: 0}
-
-
-def test_what_says_nothing_about_a_provider_is_left_out() -> None:
-    """A cancelled attempt and a bug of the caller's are no bad day of the target."""
     ours = [attempt(kind=kind) for kind in (FailureKind.CANCELLED, FailureKind.LOCAL)]
-    records = [record(0, attempt()), *(record(5, one) for one in ours)]
-    report = simulate(replay(records), FIXED)
+    report = simulate(replay([record(0, attempt()), *(record(5, one) for one in ours)]), FIXED)
     assert (report.calls, report.answered, report.wasted) == (3, 3, 0)
 
 
