@@ -177,9 +177,11 @@ def simulate(  # noqa: PLR0913 # one per option
 ) -> None:
     """Compare policies on one incident, in virtual time: no key, no network."""
     from honcho_fallback.cli import _simulate  # noqa: PLC0415 # the other commands start sooner
+    from honcho_fallback.simulate import load_scenario, shipped  # noqa: PLC0415 # likewise
 
     if show_list:
-        _simulate.show_shipped()
+        for name in shipped():
+            typer.echo(f"{name:<18}{load_scenario(name).summary}")
         return
     if scenario is None:
         raise FallbackConfigError("name a scenario, such as outage; --list shows those shipped")

@@ -6,12 +6,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
-
 from honcho_fallback import FallbackConfigError
-from honcho_fallback.simulate import compare, load_policy, load_scenario, replay, shipped
+from honcho_fallback.simulate import compare, load_policy, load_scenario, replay
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -42,11 +38,3 @@ def _begins_as_a_record(source: str) -> bool:
     with suppress(OSError), Path(source).open("rb") as file:
         return file.read(1) == b"{"
     return False
-
-
-def show_shipped() -> None:
-    """Print the scenarios that come with the package."""
-    table = Table.grid(padding=(0, 2))
-    for name in shipped():
-        table.add_row(Text(name, "bold"), Text(load_scenario(name).summary))
-    Console().print(table)
