@@ -18,10 +18,10 @@ import litellm
 import openai
 import pytest
 from langchain.agents import create_agent
-from langchain.agents.middleware import AgentMiddleware, ModelFallbackMiddleware
+from langchain.agents.middleware import ModelFallbackMiddleware, wrap_model_call
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
-from langchain_core.runnables import ConfigurableField
+from langchain_core.runnables import ConfigurableField, RunnableParallel
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -72,10 +72,6 @@ class Site:
         with suppress(AttributeError):
             agents.set_tracing_disabled(True)
 
-    def down(self) -> None:
-        """Let the provider with the label fail."""
-        self.home.standing = Reply(status=503)
-
     @property
     def leaks(self) -> int:
         """Count the requests that reached somebody else than the labelled model."""
@@ -85,7 +81,6 @@ class Site:
     # The core.
 
     def targets(self, **labels: Any) -> list[Target]:
-        """Describe both."""
         return [
             Target(
                 name,
@@ -97,22 +92,26 @@ class Site:
 
     @staticmethod
     def ask(attempt: Any) -> Any:
-        """Ask as a user of the SDK does."""
         create = attempt.target.client.chat.completions.create
         return create(model=attempt.target.model, messages=MESSAGES)
 
     # LangChain.
 
     def eu(self, **fields: Any) -> Any:
-        """Make the chat model with the tag."""
         return gpt(model="home", base_url=self.url, tags=["eu"], **fields)
 
     def us(self, *tags: str) -> Any:
-        """Make the other."""
         return gpt(model="abroad", base_url=self.away, tags=[*tags])
 
+    def chat(self, *models: Any) -> Any:
+        """Make a chain of chat models within the boundary: of these, or of both."""
+        return FallbackChatModel(*(models or (self.eu(), self.us())), **EU)
+
+    def chain(self, primary: Any = None, fallback: Any = None) -> Any:
+        """Make a chain of chains within the boundary."""
+        return with_fallbacks(PROMPT | (primary or self.eu()), [PROMPT | fallback], **EU)
+
     def agent(self, *inside: Any, outside: Any = (), fallback: Any = None) -> Any:
-        """Make an agent within the boundary."""
         fallbacks = FallbackMiddleware(fallback or self.us(), **EU)
         return create_agent(self.eu(), [], middleware=[*outside, fallbacks, *inside])
 
@@ -133,25 +132,34 @@ class Site:
         FallbackRoutingStrategy(config or FallbackConfig(**EU)).register(router, warm=False)
         return router
 
-    def complete(self, router: Any, **request: Any) -> Any:
-        """Ask it in a task and in a thread."""
+    def complete(self, *more: Any, router: Any = None, **request: Any) -> Any:
+        """Ask a Router with these deployments more in a task and in a thread."""
+        router = router or self.router(*more)
         given = {"model": "chat", "messages": MESSAGES, **request}
         with suppress(Exception):
             run_async(router.acompletion(**given))
         return router.completion(**given)
 
+    def free(self) -> Any:
+        """Describe a deployment that stands in no chain."""
+        return self.deployment("abroad-2", None, "free")
+
     # The agents' frameworks.
 
+    @staticmethod
+    def labelled(model: Any) -> Target:
+        return Target("home", labels={"eu"}, client=model)
+
     def sdk_model(self, name: str) -> Any:
-        """Make a model of the Agents SDK."""
         url = self.url if name == "home" else self.away
         client = openai.AsyncOpenAI(api_key="k", base_url=url)
         return agents.OpenAIChatCompletionsModel(name, client)
 
     def runner(self, **settings: Any) -> Any:
         """Run an agent of the Agents SDK, its settings those of the run."""
-        home = Target("home", labels={"eu"}, client=self.sdk_model("home"))
-        chain = honcho_fallback_openai_agents.FallbackModel(home, self.sdk_model("abroad"), **EU)
+        chain = honcho_fallback_openai_agents.FallbackModel(
+            self.labelled(self.sdk_model("home")), self.sdk_model("abroad"), **EU
+        )
         config = agents.RunConfig(model_settings=agents.ModelSettings(**settings))
         return run_async(agents.Runner.run(agents.Agent("a", model=chain), "x", run_config=config))
 
@@ -163,7 +171,7 @@ class Site:
             def get_model(self, model_name: str | None) -> Any:
                 return site.sdk_model(model_name or "home")
 
-        home = Target("home", labels={"eu"}, client=self.sdk_model("home"))
+        home = self.labelled(self.sdk_model("home"))
         models = honcho_fallback_openai_agents.FallbackProvider(home, provider=Names(), **EU)
         config = agents.RunConfig(model=name, model_provider=models)
         return run_async(agents.Runner.run(agents.Agent("a"), "x", run_config=config))
@@ -174,43 +182,36 @@ class Site:
         def model(name: str, url: str) -> Any:
             return OpenAIChatModel(name, provider=OpenAIProvider(base_url=url, api_key="k"))
 
-        home = Target("home", labels={"eu"}, client=model("home", self.url))
-        other = model("abroad", self.away)
-        chain = honcho_fallback_pydantic_ai.FallbackModel(home, other, **EU)
+        home, other = model("home", self.url), model("abroad", self.away)
+        chain = honcho_fallback_pydantic_ai.FallbackModel(self.labelled(home), other, **EU)
         return run_async(PydanticAgent(chain).run("x", model_settings=settings or None))  # type: ignore[arg-type] # any settings
 
 
-class Swap(AgentMiddleware[Any, Any, Any]):
+def swap(**changes: Any) -> Any:
     """Change each request for a model."""
 
-    def __init__(self, **changes: Any) -> None:
-        super().__init__()
-        self.changes = changes
+    def swaps(request: Any, handler: Any) -> Any:
+        return handler(request.override(**changes))
 
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        """Ask with the changes."""
-        return handler(request.override(**self.changes))
+    return wrap_model_call(swaps)
 
 
-class Selects(AgentMiddleware[Any, Any, Any]):
-    """Ask a model of its own beside the agent's, as LangChain's own selector of tools does."""
+def selects(model: Any) -> Any:
+    """Ask a model beside the agent's, as LangChain's own selector of tools does."""
 
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        """Ask both."""
-        self.model.invoke(request.messages)
+    def asks_both(request: Any, handler: Any) -> Any:
+        model.invoke(request.messages)
         return handler(request)
+
+    return wrap_model_call(asks_both)
 
 
 def configurable(**choices: Any) -> Any:
-    """Choose in a run's config."""
     return {"configurable": choices}
 
 
-ZDR = FallbackConfig(require={"zdr"})
+ZDR = configurable(fallback_config=FallbackConfig(require={"zdr"}))
+US = configurable(llm="us")
 PROMPT = ChatPromptTemplate.from_template("{text}")
 TEXT = {"text": "secret"}
 GATEWAY = {"x-portkey-provider": "abroad"}
@@ -226,203 +227,152 @@ def address(site: Site) -> Any:
     return site.eu().configurable_fields(openai_api_base=ConfigurableField("base"))
 
 
-def chain(site: Site, model: Any) -> Any:
-    """Put a chain of it behind a labelled one that is down."""
-    site.down()
-    return with_fallbacks(
-        PROMPT | site.eu() | StrOutputParser(), [PROMPT | model | StrOutputParser()], **EU
-    )
-
-
 def policy_asks(site: Site, targets: Any, **options: Any) -> Any:
     return FallbackPolicy(targets, **EU).call(site.ask, **options)
 
 
-def downed(site: Site, then: Callable[[], Any]) -> Any:
-    site.down()
-    return then()
+def down(ask: Callable[[Site], Any]) -> Callable[[Site], Any]:
+    """Ask while the provider with the label fails."""
+
+    def asked(site: Site) -> Any:
+        site.home.standing = Reply(status=503)
+        return ask(site)
+
+    return asked
+
+
+def behind(model: Callable[[Site], Any]) -> Callable[[Site], Any]:
+    """Ask a chain of a model behind a labelled one that is down."""
+    return down(lambda site: site.chain(fallback=model(site) | StrOutputParser()).invoke(TEXT))
 
 
 CELLS: dict[str, dict[str, list[Callable[[Site], Any]]]] = {
     "the core": {
-        "next": [lambda site: downed(site, lambda: policy_asks(site, site.targets()))],
+        "next": [down(lambda site: policy_asks(site, site.targets()))],
         "call": [
             lambda site: policy_asks(site, site.targets(abroad={"zdr"}), require={"zdr"}),
-            lambda site: FallbackPolicy(site.targets(abroad={"zdr"}), **EU).call(
-                site.ask, require=set()
-            ),
+            lambda site: policy_asks(site, site.targets(abroad={"zdr"}), require=set()),
         ],
     },
     "LangChain, chat models": {
-        "next": [
-            lambda site: downed(
-                site, lambda: FallbackChatModel(site.eu(), site.us(), **EU).invoke("x")
-            )
-        ],
-        "call": [
-            lambda site: FallbackChatModel(site.eu(), site.us("zdr"), **EU).invoke(
-                "x", configurable(fallback_config=ZDR)
-            )
-        ],
+        "next": [down(lambda site: site.chat().invoke("x"))],
+        "call": [lambda site: site.chat(site.eu(), site.us("zdr")).invoke("x", ZDR)],
         "model": [
-            lambda site: FallbackChatModel(site.eu(), site.us(), **EU).invoke("x", model="us"),
-            lambda site: (
-                FallbackChatModel(site.eu(), site.us(), **EU).bind(model="us").invoke("x")
-            ),
-            lambda site: FallbackChatModel(site.eu().bind(model="us"), site.eu(), **EU).invoke(
-                "x"
-            ),
-            lambda site: FallbackChatModel(site.eu(), **EU).invoke(
-                "x", extra_body={"model": "us"}
-            ),
+            lambda site: site.chat().invoke("x", model="us"),
+            lambda site: site.chat().bind(model="us").invoke("x"),
+            lambda site: site.chat(site.eu().bind(model="us"), site.eu()).invoke("x"),
+            lambda site: site.chat(site.eu()).invoke("x", extra_body={"model": "us"}),
         ],
         "address": [
-            lambda site: FallbackChatModel(site.eu(), **EU).invoke("x", extra_headers=GATEWAY),
-            lambda site: FallbackChatModel(address(site), **EU).invoke(
-                "x", configurable(base=site.away)
-            ),
+            lambda site: site.chat(site.eu()).invoke("x", extra_headers=GATEWAY),
+            lambda site: site.chat(address(site)).invoke("x", configurable(base=site.away)),
             lambda site: (
-                FallbackChatModel(address(site), **EU)
-                .with_config(configurable={"base": site.away})
-                .invoke("x")
+                site.chat(address(site)).with_config(configurable={"base": site.away}).invoke("x")
             ),
         ],
         "picked": [
-            lambda site: FallbackChatModel(alternatives(site), **EU).invoke(
-                "x", configurable(llm="us")
-            ),
+            lambda site: site.chat(alternatives(site)).invoke("x", US),
             lambda site: list(
-                FallbackChatModel(alternatives(site).with_config(tags=["eu"]), **EU).stream(
-                    "x", configurable(llm="us")
-                )
+                site.chat(alternatives(site).with_config(tags=["eu"])).stream("x", US)
             ),
-            lambda site: FallbackChatModel(
-                alternatives(site).with_config(configurable={"llm": "us"}), site.eu(), **EU
-            ).invoke("x"),
+            lambda site: site.chat(alternatives(site).with_config(US), site.eu()).invoke("x"),
         ],
         "several": [
-            lambda site: downed(
-                site,
-                lambda: FallbackChatModel(
-                    site.eu(), FallbackChatModel(site.us(), site.eu()), **EU
-                ).invoke("x"),
+            down(
+                lambda site: site.chat(site.eu(), FallbackChatModel(site.us(), site.eu())).invoke(
+                    "x"
+                )
             )
         ],
     },
     "LangChain, chains": {
-        "next": [lambda site: chain(site, site.us()).invoke(TEXT)],
-        "call": [
-            lambda site: with_fallbacks(
-                PROMPT | site.eu(), [PROMPT | site.us("zdr")], **EU
-            ).invoke(TEXT, configurable(fallback_config=ZDR))
-        ],
-        "model": [lambda site: chain(site, site.eu().bind(model="us")).invoke(TEXT)],
+        "next": [behind(lambda site: site.us())],
+        "call": [lambda site: site.chain(fallback=site.us("zdr")).invoke(TEXT, ZDR)],
+        "model": [behind(lambda site: site.eu().bind(model="us"))],
         "address": [
-            lambda site: with_fallbacks(PROMPT | address(site), [PROMPT | site.us()], **EU).invoke(
+            lambda site: site.chain(address(site), site.us()).invoke(
                 TEXT, configurable(base=site.away)
             )
         ],
-        "picked": [
-            lambda site: with_fallbacks(
-                PROMPT | alternatives(site), [PROMPT | site.us()], **EU
-            ).invoke(TEXT, configurable(llm="us"))
-        ],
+        "picked": [lambda site: site.chain(alternatives(site), site.us()).invoke(TEXT, US)],
         "several": [
-            lambda site: chain(site, site.eu() | StrOutputParser() | site.us()).invoke(TEXT),
-            lambda site: chain(site, {"a": site.eu(), "b": site.us()}).invoke(TEXT),
-            lambda site: chain(site, site.eu().with_fallbacks([site.us()])).invoke(TEXT),
-            lambda site: chain(site, site.eu() | (lambda _: site.us().invoke("x"))).invoke(TEXT),
+            behind(lambda site: site.eu() | StrOutputParser() | site.us()),
+            behind(lambda site: RunnableParallel(a=site.eu(), b=site.us())),
+            behind(lambda site: site.eu().with_fallbacks([site.us()])),
+            behind(lambda site: site.eu() | (lambda _: site.us().invoke("x"))),
         ],
     },
     "LangChain, agents": {
-        "next": [lambda site: downed(site, lambda: site.agent().invoke(SAID))],
-        "call": [
-            lambda site: site.agent(fallback=site.us("zdr")).invoke(
-                SAID, configurable(fallback_config=ZDR)
-            )
-        ],
+        "next": [down(lambda site: site.agent().invoke(SAID))],
+        "call": [lambda site: site.agent(fallback=site.us("zdr")).invoke(SAID, ZDR)],
         "model": [
-            lambda site: site.agent(Swap(model_settings={"model": "us"})).invoke(SAID),
-            lambda site: site.agent(outside=[Swap(model_settings={"model": "us"})]).invoke(SAID),
+            lambda site: site.agent(swap(model_settings={"model": "us"})).invoke(SAID),
+            lambda site: site.agent(outside=[swap(model_settings={"model": "us"})]).invoke(SAID),
         ],
         "address": [
-            lambda site: site.agent(Swap(model_settings={"extra_headers": GATEWAY})).invoke(SAID)
+            lambda site: site.agent(swap(model_settings={"extra_headers": GATEWAY})).invoke(SAID)
         ],
-        "picked": [lambda site: site.agent(outside=[Swap(model=site.us())]).invoke(SAID)],
+        "picked": [lambda site: site.agent(outside=[swap(model=site.us())]).invoke(SAID)],
         "inside": [
-            lambda site: site.agent(Swap(model=site.us())).invoke(SAID),
-            lambda site: site.agent(Swap(model=site.us())).invoke(SAID, {"tags": ["eu"]}),
-            lambda site: site.agent(Selects(site.us())).invoke(SAID),
-            lambda site: downed(
-                site, lambda: site.agent(ModelFallbackMiddleware(site.us())).invoke(SAID)
-            ),
+            lambda site: site.agent(swap(model=site.us())).invoke(SAID),
+            lambda site: site.agent(swap(model=site.us())).invoke(SAID, {"tags": ["eu"]}),
+            lambda site: site.agent(selects(site.us())).invoke(SAID),
+            down(lambda site: site.agent(ModelFallbackMiddleware(site.us())).invoke(SAID)),
         ],
     },
     "LiteLLM": {
-        "next": [lambda site: downed(site, lambda: site.complete(site.router()))],
+        "next": [down(lambda site: site.complete())],
         "call": [
-            lambda site: site.complete(site.router(), metadata={"require": ["zdr"]}),
-            lambda site: site.complete(site.router(), litellm_metadata={"require": []}),
+            lambda site: site.complete(metadata={"require": ["zdr"]}),
+            lambda site: site.complete(litellm_metadata={"require": []}),
         ],
         "model": [
-            lambda site: site.complete(site.router(), model="abroad"),
+            lambda site: site.complete(model="abroad"),
             lambda site: site.complete(
-                site.router(config=FallbackConfig()), model="abroad", metadata={"require": ["eu"]}
+                router=site.router(config=FallbackConfig()),
+                model="abroad",
+                metadata={"require": ["eu"]},
             ),
-            lambda site: site.complete(site.router(), extra_body={"model": "us"}),
-            lambda site: site.complete(site.router(), model="openai/us", specific_deployment=True),
+            lambda site: site.complete(extra_body={"model": "us"}),
+            lambda site: site.complete(model="openai/us", specific_deployment=True),
         ],
         "address": [
-            lambda site: site.complete(site.router(), api_base=site.away),
-            lambda site: site.complete(site.router(), extra_headers=GATEWAY),
+            lambda site: site.complete(api_base=site.away),
+            lambda site: site.complete(extra_headers=GATEWAY),
         ],
         "picked": [
-            lambda site: site.complete(
-                site.router(site.deployment("abroad-2", None, "free")), model="free"
-            ),
-            lambda site: site.complete(
-                site.router(site.deployment("abroad-2", 0, "other")), model="other"
-            ),
-            lambda site: site.complete(site.router(), _excluded_deployment_ids=["home"]),
+            lambda site: site.complete(site.free(), model="free"),
+            lambda site: site.complete(site.deployment("abroad-2", 0, "other"), model="other"),
+            lambda site: site.complete(_excluded_deployment_ids=["home"]),
         ],
         "several": [
             lambda site: site.complete(
-                site.router(
-                    site.deployment("abroad-2", None, "free"),
-                    site.deployment("abroad-3", None, "free"),
-                    site.deployment("home-2", None, "free", tags=["eu"]),
-                ),
+                site.free(),
+                site.deployment("abroad-3", None, "free"),
+                site.deployment("home-2", None, "free", tags=["eu"]),
                 model="free",
             )
         ],
         "inside": [
-            lambda site: downed(
-                site,
-                lambda: site.complete(
-                    site.router(
-                        site.deployment("abroad-2", None, "free"), fallbacks=[{"chat": ["free"]}]
-                    )
-                ),
+            down(
+                lambda site: site.complete(
+                    router=site.router(site.free(), fallbacks=[{"chat": ["free"]}])
+                )
             ),
-            lambda site: downed(
-                site,
-                lambda: site.complete(
-                    site.router(
-                        site.deployment("abroad-2", None, "free"), default_fallbacks=["free"]
-                    )
-                ),
+            down(
+                lambda site: site.complete(
+                    router=site.router(site.free(), default_fallbacks=["free"])
+                )
             ),
-            lambda site: downed(
-                site,
-                lambda: site.complete(
-                    site.router(site.deployment("abroad-2", None, "free")),
-                    fallbacks=["free", {"model": "chat", "api_base": site.away}],
-                ),
+            down(
+                lambda site: site.complete(
+                    site.free(), fallbacks=["free", {"model": "chat", "api_base": site.away}]
+                )
             ),
         ],
     },
     "OpenAI Agents SDK": {
-        "next": [lambda site: downed(site, site.runner)],
+        "next": [down(lambda site: site.runner())],
         "model": [
             lambda site: site.runner(extra_body={"model": "us"}),
             lambda site: site.runner(extra_args={"model": "us"}),
@@ -434,7 +384,7 @@ CELLS: dict[str, dict[str, list[Callable[[Site], Any]]]] = {
         "picked": [lambda site: site.named("abroad")],
     },
     "Pydantic AI": {
-        "next": [lambda site: downed(site, site.pydantic)],
+        "next": [down(lambda site: site.pydantic())],
         "model": [
             lambda site: site.pydantic(extra_body={"model": "us"}),
             lambda site: site.pydantic(openrouter_models=["us"]),
