@@ -130,7 +130,7 @@ judges: .venv-judges/.installed
 # The examples of frameworks and durable engines that there is no adapter for; without one of them its
 # example is skipped.
 test-frameworks: .venv-frameworks/.installed
-	.venv-frameworks/bin/$(PYTEST) tests/examples/test_frameworks.py tests/examples/test_durable.py $(ARGS)
+	.venv-frameworks/bin/$(PYTEST) tests/examples/test_frameworks.py $(ARGS)
 
 # Pydantic AI's conftest imports its evaluations, whose pins lag behind.
 .venv-judges/.installed: pyproject.toml constraints.txt
