@@ -150,9 +150,10 @@ def test_a_wrong_request_is_not_made_again(
     assert providers.order == ["openai"]
 
 
-def exhausted(*failures: Exception, **options: Any) -> Exception:
-    """Return what a caller gets where everybody fails."""
-    script = repeating(one=[failures[0]], two=[failures[1]])
+def exhausted(one: int, two: int, **options: Any) -> Exception:
+    """Return what a caller gets where everybody fails; who is busy asks for 20 seconds."""
+    busy = StatusError(one, retry_after=20 if one == 429 else None)
+    script = repeating(one=[busy], two=[StatusError(two)])
     policy = FallbackPolicy(script.targets, FallbackConfig(wait=0, max_attempts=2, **options))
     with pytest.raises(Exception, match=r".") as caught:
         policy.call(script.ask)
@@ -161,23 +162,27 @@ def exhausted(*failures: Exception, **options: Any) -> Exception:
 
 @with_temporal
 @pytest.mark.parametrize(
-    ("error", "stops", "seconds"),
+    ("failures", "options", "stops", "seconds"),
     [
-        (exhausted(StatusError(429, retry_after=20), StatusError(503)), False, 20),
-        (exhausted(StatusError(503), StatusError(401)), False, None),
-        (exhausted(StatusError(401), StatusError(401)), True, None),
-        (exhausted(StatusError(400), StatusError(503)), True, None),
-        (exhausted(StatusError(500), StatusError(503), replay="safe"), True, None),
+        ((429, 503), {}, False, 20),
+        ((503, 401), {}, False, None),
+        ((401, 401), {}, True, None),
+        ((400, 503), {}, True, None),
+        ((500, 503), {"replay": "safe"}, True, None),
     ],
 )
 def test_what_temporal_runs_again(
-    error: Exception, stops: bool, seconds: float | None, monkeypatch: pytest.MonkeyPatch
+    failures: tuple[int, int],
+    options: dict[str, Any],
+    stops: bool,  # a case
+    seconds: float | None,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """What may pass, after the shortest stated wait; never what may have had an effect."""
     monkeypatch.syspath_prepend(str(EXAMPLES))
     for name in [one for one in os.environ if one.endswith("_API_KEY")]:
         monkeypatch.delenv(name)
     example = runpy.run_path(str(EXAMPLES / "durable" / "temporal_activity.py"))
-    raised = example["as_temporal_takes_it"](error)
+    raised = example["as_temporal_takes_it"](exhausted(*failures, **options))
     assert raised.non_retryable is stops
     assert raised.next_retry_delay == (None if seconds is None else timedelta(seconds=seconds))
