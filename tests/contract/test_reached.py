@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import os
 import re
-from contextlib import contextmanager
 from functools import cache, partial
 from http import HTTPStatus
 from pathlib import Path
@@ -18,11 +17,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pytest
 
 from tests.contract.test_reality import ALL, CLIENTS, Client, first_attempt, sdk
-from tests.helpers.broken_server import WAYS, BrokenServer, Connection, Place, trusted
+from tests.helpers.broken_server import WAYS, Connection, served, trusted
 from tests.helpers.wire import event, form_of, named_event
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.helpers.broken_server import Request
 
@@ -122,15 +121,6 @@ class Row(NamedTuple):
     began: str = "no"
     retried: str = "no"
     others: dict[str, str] = {}  # noqa: RUF012 # never written to
-
-
-def served(breaks: Callable[[Connection], None], **fields: Any) -> Callable[[], Any]:
-    @contextmanager
-    def place() -> Iterator[Place]:
-        with BrokenServer(breaks) as server:
-            yield Place(f"http://127.0.0.1:{server.port}", server, **fields)
-
-    return place
 
 
 # aiohttp says of its time for everything only that it is over, and never has an error's body.

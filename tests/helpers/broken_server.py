@@ -15,12 +15,12 @@ import ssl
 import struct
 import threading
 import time
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, TypeAlias
 from unittest.mock import patch
 
 import trustme
@@ -37,6 +37,7 @@ OK = b"HTTP/1.1 200 OK\r\n"
 NAME = "llm.invalid"
 LONG = 30.0  # nobody waits for it: a test that did would be ended before
 SHORT = 0.1
+Breaks: TypeAlias = "Callable[[Connection], object]"
 _numbers = count(1)
 _LENGTH = re.compile(rb"(?i)content-length: (\d+)")
 
@@ -141,7 +142,7 @@ class BrokenServer:
         content_was_read: Set by the test once the first content of a stream has arrived.
     """
 
-    breaks: Callable[[Connection], None]
+    breaks: Breaks
     at: int = 0
     requests: int = 0
     content_was_read: threading.Event = field(default_factory=threading.Event)
@@ -223,22 +224,12 @@ class Place:
 # --- what a server does with a connection
 
 
-def _reset_at_once(connection: Connection) -> None:
-    connection.reset()
-
-
-def _close_unanswered(connection: Connection) -> None:
-    connection.read()
-
-
 def _silent(connection: Connection) -> None:
     connection.read()
     connection.silence()
 
 
-def _sends(
-    write: Callable[[Request], bytes], *, reset: bool = True
-) -> Callable[[Connection], None]:
+def _sends(write: Callable[[Request], bytes], *, reset: bool = True) -> Breaks:
     def serve(connection: Connection) -> None:
         connection.send(write(connection.read()))
         if reset:
@@ -290,7 +281,7 @@ def _once(connection: Connection) -> None:
     connection.read()
 
 
-def _tls(certificate: Callable[[], trustme.LeafCert | trustme.CA]) -> Callable[[Connection], None]:
+def _tls(certificate: Callable[[], trustme.LeafCert | trustme.CA]) -> Breaks:
     return lambda connection: connection.tls(certificate())
 
 
@@ -299,11 +290,8 @@ def _speak_plainly(connection: Connection) -> None:
     connection.send(b"HTTP/1.1 400 Bad Request\r\ncontent-length: 0\r\n\r\n")
 
 
-def _refuse_tunnel(status: bytes) -> Callable[[Connection], None]:
+def _refuse_tunnel(status: bytes) -> Breaks:
     return _sends(lambda _: b"HTTP/1.1 " + status + b"\r\ncontent-length: 0\r\n\r\n", reset=False)
-
-
-# --- certificates
 
 
 @cache
@@ -311,18 +299,13 @@ def authority() -> trustme.CA:
     return trustme.CA()
 
 
-def _good() -> trustme.LeafCert:
-    return authority().issue_cert(HOST)
-
-
-def _expired() -> trustme.LeafCert:
-    now = datetime.now(UTC)
-    days = [now - timedelta(days=9), now - timedelta(days=1)]
-    return authority().issue_cert(HOST, not_before=days[0], not_after=days[1])
-
-
-def _of_another_host() -> trustme.LeafCert:
-    return authority().issue_cert("another.invalid")
+def _certificate(host: str = HOST, days: float | None = None) -> Callable[[], trustme.LeafCert]:
+    """Have one for this host issued, that is over since so many days."""
+    if days is None:
+        return lambda: authority().issue_cert(host)
+    end = datetime.now(UTC) - timedelta(days=days)
+    begin = end - timedelta(days=8)
+    return lambda: authority().issue_cert(host, not_before=begin, not_after=end)
 
 
 # --- what the machine decides
@@ -334,24 +317,19 @@ def _closed_port() -> int:
 
 
 @contextmanager
-def _resolving(look_up: Callable[[int], list[Any]]) -> Iterator[Place]:
-    """Send a client to a name, for which this function of the port is the resolver."""
+def _resolving(look_up: Callable[[int], list[Any]] | socket.gaierror) -> Iterator[Place]:
+    """Send a client to a name, for which this function of the port, or error, is the resolver."""
     real = socket.getaddrinfo
 
     def getaddrinfo(host: Any, port: Any, *args: Any, **kwargs: Any) -> list[Any]:
-        if host in (NAME, NAME.encode()):
-            return look_up(int(port))
-        return real(host, port, *args, **kwargs)
+        if host not in (NAME, NAME.encode()):
+            return real(host, port, *args, **kwargs)
+        if isinstance(look_up, socket.gaierror):
+            raise socket.gaierror(*look_up.args)
+        return look_up(int(port))
 
     with patch.object(socket, "getaddrinfo", getaddrinfo):
         yield Place(f"http://{NAME}:{_closed_port()}")
-
-
-def _unresolved(number: int, text: str) -> Callable[[int], list[Any]]:
-    def look_up(_: int) -> list[Any]:
-        raise socket.gaierror(number, text)
-
-    return look_up
 
 
 def _two_addresses(port: int) -> list[Any]:
@@ -391,12 +369,7 @@ def _silent_connect() -> Iterator[Place]:
 
 
 @contextmanager
-def _nobody() -> Iterator[Place]:
-    yield Place(f"http://{HOST}:{_closed_port()}")
-
-
-@contextmanager
-def _through_proxy(breaks: Callable[[Connection], None] | None) -> Iterator[Place]:
+def _through_proxy(breaks: Breaks | None) -> Iterator[Place]:
     """Send a client to a name by way of a proxy; without a function nobody listens there."""
     with ExitStack() as stack:
         server = stack.enter_context(BrokenServer(breaks)) if breaks else None
@@ -407,9 +380,11 @@ def _through_proxy(breaks: Callable[[Connection], None] | None) -> Iterator[Plac
         yield Place(f"https://{next(_numbers)}.{NAME}", server)
 
 
-def _served(
-    breaks: Callable[[Connection], None], scheme: str = "http", **fields: Any
+def served(
+    breaks: Breaks, scheme: str = "http", **fields: Any
 ) -> Callable[[], AbstractContextManager[Place]]:
+    """Serve, for as long as the place is used; fields are those of the place."""
+
     @contextmanager
     def place() -> Iterator[Place]:
         with BrokenServer(breaks) as server:
@@ -423,8 +398,8 @@ _JSON = b"content-type: application/json"
 
 # The ways to break, by what a person would call them: first those of a server that has read a
 # request, each with what a client of it needs.
-AFTER_A_REQUEST: dict[str, tuple[Callable[[Connection], None], dict[str, Any]]] = {
-    "closed without an answer": (_close_unanswered, {}),
+AFTER_A_REQUEST: dict[str, tuple[Breaks, dict[str, Any]]] = {
+    "closed without an answer": (Connection.read, {}),
     "reset in the status line": (_sends(lambda _: OK[:9]), {}),
     "reset in the headers": (_sends(lambda _: OK + _JSON[:20]), {}),
     "reset in the body": (_sends(_half_of_the_body), {}),
@@ -444,25 +419,25 @@ AFTER_A_REQUEST: dict[str, tuple[Callable[[Connection], None], dict[str, Any]]] 
     "200 with half a JSON": (_sends(_half_a_json, reset=False), {}),
 }
 WAYS: dict[str, Callable[[], AbstractContextManager[Place]]] = {
-    "port closed": _nobody,
+    "port closed": lambda: nullcontext(Place(f"http://{HOST}:{_closed_port()}")),
     "two addresses, both closed": lambda: _resolving(_two_addresses),
     "name unknown": lambda: _resolving(
-        _unresolved(socket.EAI_NONAME, "Name or service not known")
+        socket.gaierror(socket.EAI_NONAME, "Name or service not known")
     ),
     "resolver says try again": lambda: _resolving(
-        _unresolved(socket.EAI_AGAIN, "Temporary failure in name resolution")
+        socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
     ),
     "network unreachable": lambda: _without_route(errno.ENETUNREACH),
     "no route to host": lambda: _without_route(errno.EHOSTUNREACH),
     "connecting is silent": _silent_connect,
-    "reset at once": _served(_reset_at_once),
-    **{name: _served(breaks, **fields) for name, (breaks, fields) in AFTER_A_REQUEST.items()},
-    "kept connection dies": _served(_once, warm=True),
-    "TLS wanted, plain spoken": _served(_speak_plainly, "https"),
-    "plain wanted, TLS spoken": _served(_tls(_good)),
-    "certificate expired": _served(_tls(_expired), "https"),
-    "certificate signed by itself": _served(_tls(trustme.CA), "https"),
-    "certificate of another host": _served(_tls(_of_another_host), "https"),
+    "reset at once": served(Connection.reset),
+    **{name: served(breaks, **fields) for name, (breaks, fields) in AFTER_A_REQUEST.items()},
+    "kept connection dies": served(_once, warm=True),
+    "TLS wanted, plain spoken": served(_speak_plainly, "https"),
+    "plain wanted, TLS spoken": served(_tls(_certificate())),
+    "certificate expired": served(_tls(_certificate(days=1)), "https"),
+    "certificate signed by itself": served(_tls(trustme.CA), "https"),
+    "certificate of another host": served(_tls(_certificate("another.invalid")), "https"),
     "proxy down": lambda: _through_proxy(None),
     "proxy says 407": lambda: _through_proxy(_refuse_tunnel(b"407 Proxy Authentication Required")),
     "proxy says 502": lambda: _through_proxy(_refuse_tunnel(b"502 Bad Gateway")),
