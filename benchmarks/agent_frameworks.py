@@ -24,9 +24,9 @@ from benchmarks.__main__ import MOST_LOAD, OVER_SOCKETS, PAGE
 from benchmarks.competitors import KEY, PROMPT, Client, Competitor
 from benchmarks.measure import QUICK, Figure
 from benchmarks.measure import measure as measure_rounds
+from benchmarks.providers import ProviderProcess
 from benchmarks.report import AGENTS, machine, table
 from honcho_fallback import FallbackConfig
-from tests.helpers.provider import ProviderProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

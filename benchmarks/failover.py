@@ -27,8 +27,8 @@ from typing import TYPE_CHECKING, Any
 from benchmarks.competitors import FAMILIES
 from benchmarks.measure import PAUSE, Figure, ratio
 from benchmarks.measure import measure as measure_rounds
+from benchmarks.providers import ProviderProcess
 from benchmarks.report import Result, bar, table
-from tests.helpers.provider import ProviderProcess
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence

@@ -14,10 +14,10 @@ from benchmarks.competitors import FAMILIES, in_outages
 from benchmarks.failover import counts
 from benchmarks.measure import Figure, Interval, ratio
 from benchmarks.measure import measure as measure_rounds
+from benchmarks.providers import ProviderProcess
 from benchmarks.report import Bar, Result, bar, table
 from honcho_fallback import FallbackConfig
 from honcho_fallback.simulate import Scenario, retry_then_next, simulate
-from tests.helpers.provider import ProviderProcess
 
 if TYPE_CHECKING:
     from benchmarks.competitors import Client, Competitor

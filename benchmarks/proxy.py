@@ -20,9 +20,9 @@ import yaml
 
 from benchmarks.measure import Figure, ratio
 from benchmarks.measure import measure as measure_rounds
+from benchmarks.providers import ProviderProcess
 from benchmarks.report import Bar, Result, bar, table
 from tests.helpers.litellm_proxy import KEY, start_proxy, stop_proxies, wait_for_proxy
-from tests.helpers.provider import ProviderProcess
 
 if TYPE_CHECKING:
     from benchmarks.measure import Plan

@@ -15,9 +15,9 @@ import logging
 import sys
 import warnings
 
+from benchmarks.providers import ProviderProcess
 from benchmarks.soak.backends import BACKENDS
 from benchmarks.soak.run import Extent, soak
-from tests.helpers.provider import ProviderProcess
 
 
 def main() -> int:

@@ -8,6 +8,7 @@ from collections import Counter
 from random import Random
 from typing import TYPE_CHECKING, Any
 
+from benchmarks.providers import ControlledServer, run
 from benchmarks.soak.plan import (
     CUT_LATE,
     JUNK,
@@ -19,7 +20,7 @@ from benchmarks.soak.plan import (
     read_prompt,
     text_of,
 )
-from tests.helpers.provider import ProviderServer, Reply, run
+from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_answer, chat_chunk, event, openai_error, words_of
 
 if TYPE_CHECKING:
@@ -58,7 +59,7 @@ class Paced(list[str]):
         time.sleep(self._at_the_end)
 
 
-class SoakServer(ProviderServer):
+class SoakServer(ControlledServer):
     """Answer by the prompt, and keep of a request only its call, its target and its fault."""
 
     def __init__(self) -> None:
@@ -68,7 +69,7 @@ class SoakServer(ProviderServer):
         self._mutex = threading.Lock()
         super().__init__()
 
-    def take(self, name: str, request: SeenRequest) -> tuple[Provider, Reply]:
+    def answer(self, name: str, request: SeenRequest) -> tuple[Provider, Reply]:
         if not request.body:
             raise ConnectionError("the client left before it had asked")
         number, faults = read_prompt(request.body["messages"][-1]["content"])

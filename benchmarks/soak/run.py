@@ -20,11 +20,11 @@ if TYPE_CHECKING:
     from collections import Counter
     from collections.abc import Callable, Iterator, Mapping, Sequence
 
+    from benchmarks.providers import ProviderProcess
     from benchmarks.soak.backends import Backend
     from benchmarks.soak.checker import Ending
     from benchmarks.soak.plan import Call
     from honcho_fallback import FallbackObserver
-    from tests.helpers.provider import ProviderProcess
 
 # The frameworks' own cost decides how often each is asked.
 _SHARES = {"core": 84, "langchain": 12, "litellm": 4}

@@ -6,13 +6,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from benchmarks.providers import ProviderProcess
 from benchmarks.soak.backends import CoreBackend
 from benchmarks.soak.checker import Observation, Records, violations
 from benchmarks.soak.plan import BACKUP, OK, PRIMARY, Call, Way, text_of
 from benchmarks.soak.run import Extent, soak
 from honcho_fallback import FallbackPolicy, Target
 from honcho_fallback.testing import StatusError
-from tests.helpers.provider import ProviderProcess
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence

@@ -3,28 +3,22 @@
 The first part of a request's path is the provider's name, the rest says in which form it is asked
 and hence in which form it answers: ``/primary/chat/completions``, ``/backup/v1/messages``,
 ``/primary/responses``, ``/primary/embeddings``, streamed or not. A provider of which nothing was
-said answers well. Only the standard library is needed.
-
-In a process of its own, for measurements: ``python -m tests.helpers.provider`` prints its port and
-ends when its input does; ``ProviderProcess`` runs it and speaks to its path ``/_control``.
+said answers well. Only the standard library is needed; ``benchmarks.providers`` runs it in a
+process of its own.
 """
 
 from __future__ import annotations
 
 import json
-import signal
 import socket
-import subprocess
 import sys
 import threading
 import time
 import traceback
-import urllib.request
 from collections import deque
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import count
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from tests.helpers.wire import MESSAGE, Json, form_of
@@ -34,8 +28,6 @@ if TYPE_CHECKING:
 
     from tests.helpers.strict import Rules
 
-ROOT = Path(__file__).resolve().parent.parent.parent
-CONTROL = "_control"
 _LOOK_SECONDS = 0.05  # how often a silent connection is looked at, and a drip is sent
 
 
@@ -209,9 +201,6 @@ class _Handler(BaseHTTPRequestHandler):
         name, _, path = self.path.lstrip("/").partition("/")
         try:
             body = json.loads(self.rfile.read(int(self.headers.get("content-length", 0))) or "{}")
-            if name == CONTROL:
-                self._send_json(200, self.server.providers.control(body))
-                return
             headers = {header.lower(): value for header, value in self.headers.items()}
             request = SeenRequest(path, body, headers, at)
             provider, reply = self.server.providers.take(name, request)
@@ -375,81 +364,3 @@ class ProviderServer:
                 connection.shutdown(socket.SHUT_RDWR)
             except OSError:
                 continue  # closed in the meantime
-
-    def control(self, order: Json) -> Json:
-        """Do what another process wants, and tell it what was seen.
-
-        Args:
-            order: ``reset``, if true, forgets everything first. ``providers`` gives for each name
-                ``replies`` to queue, ``always`` as its standing reply, and its ``key``.
-        """
-        if order.get("reset"):
-            self.reset()
-        for name, wanted in order.get("providers", {}).items():
-            provider = self[name]
-            provider.reply(*(Reply(**fields) for fields in wanted.get("replies", ())))
-            if "always" in wanted:
-                provider.standing = Reply(**wanted["always"])
-            provider.key = wanted.get("key", provider.key)
-        with self._lock:
-            requests = {
-                name: [asdict(request) for request in provider.requests]
-                for name, provider in self._providers.items()
-            }
-            return {"order": [*self.order], "requests": requests}
-
-
-class ProviderProcess:
-    """Run a provider server in a process of its own: it takes no time from what is measured.
-
-    Args:
-        module: What is run; it makes a server and hands it to ``run``.
-
-    Attributes:
-        url: Where it listens.
-    """
-
-    def __init__(self, module: str = "tests.helpers.provider") -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", module],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        assert self._process.stdout is not None
-        port = self._process.stdout.readline().strip()
-        if not port:
-            raise RuntimeError(f"{module} ended before it listened: run it by hand to see why")
-        self.url = f"http://127.0.0.1:{port}"
-        # A proxy of the environment is not asked for loopback.
-        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
-
-    def control(self, **order: Any) -> Any:
-        """Tell the server what to do, and return what it has seen; see ``ProviderServer``."""
-        data = json.dumps(order).encode()
-        with self._opener.open(f"{self.url}/{CONTROL}", data, timeout=60) as answer:
-            return json.load(answer)
-
-    def close(self) -> None:
-        with self._process as process:
-            assert process.stdin is not None
-            process.stdin.close()
-
-
-def run(server: ProviderServer) -> None:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # a Ctrl-C is the parent's, which ends the input
-    with server:
-        sys.stdout.write(server.url.rpartition(":")[2] + "\n")
-        sys.stdout.flush()
-        sys.stdin.read()
-
-
-if __name__ == "__main__":
-    run(ProviderServer())
