@@ -14,8 +14,8 @@ from llmock.testing import LLMockServer
 from pytest_httpserver import HTTPServer
 from werkzeug import Response
 
+from recording.local_model import local_model_server
 from recording.replies import HOSTS, REPLIES, Canned, LocalModel, Simulated, host_of
-from tests.helpers.local_model import local_model_server
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -65,6 +65,7 @@ class LocalModel(NamedTuple):
 
     @property
     def base_url(self) -> str:
+        """Return the address for OpenAI's SDK."""
         return f"{self.url}/v1"
 
 
@@ -94,6 +95,7 @@ def local_model_server(model: str = "tiny-local") -> Iterator[LocalModel]:
 
 
 def write_tiny_gguf(path: Path) -> Path:
+    """Write the model to a file, and return its path."""
     kinds = gguf.TokenType
     tokens = [*_SPECIAL, *(f"<0x{byte:02X}>" for byte in _BYTES), *("▁" + word for word in _WORDS)]
     types = [kinds.UNKNOWN, kinds.CONTROL, kinds.CONTROL, kinds.USER_DEFINED]
