@@ -303,9 +303,12 @@ def _listens(observer: FallbackObserver) -> bool:
         return True
 
 
-def log_switch(runtime: Runtime, facts: dict[str, str]) -> None:
+def log_switch(switch: Switch, runtime: Runtime) -> None:
     """Write the WARNING of a switch; of those for one reason the first ten of a minute."""
-    left_out = _left_out(runtime, (facts["failed"], facts["reason"]), 60.0, most=10)
+    failed, reason = switch.failed.name, switch.reason.replace(" ", ",")
+    facts = {"agent": switch.agent, "primary": switch.primary.name, "failed": failed}
+    facts |= {"fallback": switch.fallback.name, "reason": reason, "call_id": switch.call_id}
+    left_out = _left_out(runtime, (failed, reason), 60.0, most=10)
     _log(logging.WARNING, runtime, facts, left_out)
 
 

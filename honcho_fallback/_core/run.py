@@ -545,8 +545,7 @@ class FallbackRun:
         if failure is not None:
             ended, target = attempt.target, following.target
             switch = Switch(call.call_id, policy.agent, policy.chain[0], ended, target, failure)
-            facts = {"fallback": target.name, "reason": switch.reason.replace(" ", ",")}
-            log_switch(self._runtime, self._facts("failed", attempt.position, **facts))
+            log_switch(switch, self._runtime)
             if self._observers is not None:
                 self._observers.emit("on_switch", switch)
 
