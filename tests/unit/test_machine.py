@@ -122,26 +122,20 @@ def test_a_switch_waits_nothing_whatever_the_strategy_says() -> None:
     assert run.fail(StatusError(429, retry_after=60)).wait == 0
 
 
-def test_content_closes_the_way_to_the_fallback(clock: Clock) -> None:
-    """After commit() a failure ends the call with what was received."""
-    run = pair().start()
-    run.commit(now=clock.now + 1)
+@pytest.mark.parametrize("keeps", [False, True])
+def test_content_closes_the_way_to_the_fallback(clock: Clock, keeps: bool) -> None:
+    """After commit() a failure ends the call with what was received.
+
+    Who hands content out inside of an ask says where it keeps it; fail needs no chunks then.
+    """
+    run, shown = pair().start(), ["hel"]
+    run.commit(now=clock.now + 1, partial=shown if keeps else ())
     run.commit(now=clock.now + 2)
+    shown.append("lo")
     with pytest.raises(StreamInterrupted) as caught:
-        run.fail(DOWN, partial=("hel",))
-    assert caught.value.partial == ("hel",)
+        run.fail(DOWN, partial=() if keeps else ("hel", "lo"))
+    assert caught.value.partial == ("hel", "lo")
     assert run.record.time_to_first_token == pytest.approx(1)
-
-
-def test_what_a_caller_keeps_of_its_content_stands_in_the_error() -> None:
-    """Who hands content out inside of an ask says where it keeps it; fail needs no chunks then."""
-    run = pair().start()
-    shown = ["par"]
-    run.commit(partial=shown)
-    shown.append("tly")
-    with pytest.raises(StreamInterrupted) as caught:
-        run.fail(DOWN)
-    assert caught.value.partial == ("par", "tly")
 
 
 def test_agents_with_their_own_chains_use_only_their_own() -> None:

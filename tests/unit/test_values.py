@@ -156,12 +156,16 @@ def test_values_survive_a_copy(again: Any, fields: dict[str, Any]) -> None:
 
 
 def test_options_keep_what_was_set_and_take_the_rest_by_default() -> None:
-    """replace() varies one option and validates it."""
+    """replace() varies one option and validates it; given to a policy they need no config."""
     config = FallbackConfig(timeout=3, validate=len).replace(reset="turn")
     assert (config.timeout, config.reset, config.max_attempts) == (3, "turn", None)
     assert config.validate_answer is len
     with pytest.raises(FallbackConfigError):
         config.replace(timeout=0)
+    chain = [Target("m")]
+    alone, both = FallbackPolicy(chain, timeout=9), FallbackPolicy(chain, config, timeout=9)
+    assert (alone.config.timeout, alone.config.reset) == (9, "iteration")
+    assert (both.config.timeout, both.config.reset, config.timeout) == (9, "turn", 3)
 
 
 def test_any_tenacity_wait_will_do() -> None:
@@ -242,15 +246,6 @@ def test_no_text_of_pydantic_comes_out() -> None:
                 assert "; " in text
                 assert "Input should" not in text
                 assert "pydantic" not in text
-
-
-def test_options_may_be_given_to_the_policy() -> None:
-    """A single option needs no config; with one, it comes on top."""
-    policy = FallbackPolicy([Target("m")], timeout=3)
-    assert (policy.config.timeout, policy.config.max_attempts) == (3, None)
-    config = FallbackConfig(timeout=9, max_attempts=2)
-    both = FallbackPolicy([Target("m")], config, timeout=3)
-    assert (both.config.timeout, both.config.max_attempts, config.timeout) == (3, 2, 9)
 
 
 def test_identity_is_all_that_is_known_and_unknown_is_never_equal() -> None:
