@@ -432,7 +432,8 @@ def test_bad_arguments_are_refused(bad: Any) -> None:
         Cooldown(after=1, base=bad)
     with pytest.raises(FallbackConfigError, match="cooldown"):
         FallbackConfig(cooldown=bad)
-    for after in (bad, 1.5, {"timeout": bad}, {"timeuot": 2}, [3]):
+    others: list[Any] = [bad, 1.5, {"timeout": bad}, {"timeuot": 2}, [3]]
+    for after in others:
         with pytest.raises(FallbackConfigError, match=r"after: got .*; pass a whole number, 1"):
             Cooldown(after)
     assert Cooldown({}).after == {}

@@ -298,7 +298,7 @@ def test_a_refresh_that_failed_used_up_no_attempt(broken: int) -> None:
     with pytest.raises(FallbackExhausted):
         policy.call(script.ask, run=run)
     attempts = [(one.target, one.number, one.note) for one in run.record.attempts]
-    notes = [None, None]
+    notes: list[str | None] = [None, None]
     notes[broken] = "its refresh failed: OSError"
     assert attempts == [("primary", 1, notes[0]), ("fallback", 2, notes[1])]
 
