@@ -6,12 +6,13 @@ import asyncio
 import copy
 import gc
 import socket
-import subprocess
-import sys
 import time
 import weakref
+from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager, suppress
-from pathlib import Path
+from itertools import repeat
+from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,15 +32,16 @@ from tests.helpers.redis_server import free_port, redis_server
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
+    from pathlib import Path
 
-    from honcho_fallback import FallbackRun
+    from honcho_fallback import Attempt, FallbackRun
     from honcho_fallback.testing import Script
 
-WORKER = Path(__file__).with_name("worker.py")
 PREFIX = "{honcho_fallback:cooldown}:"
 DOWN = StatusError(503)
 KEYS = [("x",)]  # of a target
+Make = Callable[..., FallbackPolicy]
 
 
 def chain(*names: str) -> list[Target]:
@@ -50,18 +52,24 @@ def chain(*names: str) -> list[Target]:
 
 
 @pytest.fixture
-def policy(redis_url: str) -> Iterator[Callable[..., FallbackPolicy]]:
+def policy(redis_url: str) -> Iterator[Make]:
     """Make policies as different processes would have them: each with a store of its own."""
     made: list[RedisCooldown] = []
 
-    def make(*names: str, **options: Any) -> FallbackPolicy:
+    def make(*targets: Target, **options: Any) -> FallbackPolicy:
         made.append(RedisCooldown(redis_url, after=1, base=60, timeout=5.0))
         config = FallbackConfig(wait=0, cooldown=made[-1], **options)
-        return FallbackPolicy(chain(*names), config)
+        return FallbackPolicy(targets or chain(), config)
 
     yield make
     for store in made:
         asyncio.run(store.aclose())
+
+
+def store_of(policy: FallbackPolicy) -> RedisCooldown:
+    store = policy.config.cooldown
+    assert isinstance(store, RedisCooldown)
+    return store
 
 
 def drive(driver: str, policy: FallbackPolicy, script: Script, run: FallbackRun) -> Any:
@@ -70,17 +78,31 @@ def drive(driver: str, policy: FallbackPolicy, script: Script, run: FallbackRun)
         return DRIVERS[driver](policy, script, run)
 
     async def ask() -> Any:
-        store = policy.config.cooldown
-        assert isinstance(store, RedisCooldown)
         try:
             if driver == "acall":
                 return await policy.acall(script.aask, run=run)
             (answer,) = [chunk async for chunk in policy.astream(script.astream, run=run)]
             return answer
         finally:
-            await store.aclose()
+            await store_of(policy).aclose()
 
     return asyncio.run(ask())
+
+
+def meanwhile(
+    policy: FallbackPolicy, monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]
+) -> None:
+    """Let something happen between Redis's next reply and its arrival."""
+    client = store_of(policy)._client
+    ask_redis = client.eval
+
+    def answer_late(*letter: Any) -> Any:
+        reply = ask_redis(*letter)
+        monkeypatch.undo()
+        do()
+        return reply
+
+    monkeypatch.setattr(client, "eval", answer_late)
 
 
 def make_due(client: redis.Redis, name: str = "primary") -> None:
@@ -96,7 +118,7 @@ def held(client: redis.Redis, name: str = "primary") -> Any:
 
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_what_one_process_learns_the_others_know(
-    policy: Callable[..., FallbackPolicy], redis_client: redis.Redis, driver: str
+    policy: Make, redis_client: redis.Redis, driver: str
 ) -> None:
     """AILA#142: one failure, and nobody else asks; one probe, and everybody is back."""
     one, two, three = policy(), policy(), policy()
@@ -112,9 +134,7 @@ def test_what_one_process_learns_the_others_know(
     assert drive(driver, three, script, three.start()) == "back"
 
 
-def test_one_process_probes_and_the_others_stay(
-    policy: Callable[..., FallbackPolicy], redis_client: redis.Redis
-) -> None:
+def test_one_process_probes_and_the_others_stay(policy: Make, redis_client: redis.Redis) -> None:
     """Half-open over processes: the permit has one owner, and failure doubles for all."""
     one, two = policy(), policy()
     one.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
@@ -135,30 +155,27 @@ def test_one_process_probes_and_the_others_stay(
 
 @pytest.mark.parametrize("outcome", ["down", "up"])
 def test_a_late_reply_does_not_undo_what_was_learned_since(
-    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch, outcome: str
+    policy: Make,
+    redis_client: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: str,
 ) -> None:
     """Redis answers one call, then the probe ends and another call tells it: no second probe."""
-    store = RedisCooldown(redis_url, after=1, base=60, timeout=5.0)
-    policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
-    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
+    one = policy()
+    one.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     make_due(redis_client)
-    probe, late, teller = policy.start(), policy.start(), policy.start()
-    policy.perform(probe)
-    ask_redis = store._client.eval
+    probe, late, teller = one.start(), one.start(), one.start()
+    one.perform(probe)
 
-    def answer_late(*letter: Any) -> Any:
-        reply = ask_redis(*letter)
-        monkeypatch.undo()
+    def end_and_tell() -> None:
         if outcome == "down":
             probe.fail(DOWN)
         else:
             probe.succeed()
-        policy.perform(teller)
-        return reply
+        one.perform(teller)
 
-    monkeypatch.setattr(store._client, "eval", answer_late)
-    policy.perform(late)
-    store.close()
+    meanwhile(one, monkeypatch, end_and_tell)
+    one.perform(late)
     expected = (1, 1) if outcome == "down" else (0, 0)
     assert (teller.attempt.position, late.attempt.position) == expected
     late.succeed()
@@ -166,32 +183,28 @@ def test_a_late_reply_does_not_undo_what_was_learned_since(
 
 
 def test_a_late_reply_does_not_hide_a_probe_under_way(
-    redis_url: str, redis_client: redis.Redis, monkeypatch: pytest.MonkeyPatch
+    policy: Make,
+    redis_client: redis.Redis,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Replies overtake each other: one from before a probe began allows no second probe."""
-    store = RedisCooldown(redis_url, after=1, base=60, timeout=5.0)
-    policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
-    policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
-    late, probe, other = policy.start(), policy.start(), policy.start()
-    ask_redis = store._client.eval
+    one = policy()
+    one.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
+    late, probe, other = one.start(), one.start(), one.start()
 
-    def answer_late(*letter: Any) -> Any:
-        reply = ask_redis(*letter)
-        monkeypatch.undo()
+    def begin() -> None:
         make_due(redis_client)
-        policy.perform(probe)
-        return reply
+        one.perform(probe)
 
-    monkeypatch.setattr(store._client, "eval", answer_late)
-    policy.perform(late)
-    policy.perform(other)
-    store.close()
+    meanwhile(one, monkeypatch, begin)
+    one.perform(late)
+    one.perform(other)
     assert [run.attempt.position for run in (probe, late, other)] == [0, 1, 1]
 
 
 @pytest.mark.parametrize("how", ["cancel", "lost"])
 def test_a_probe_that_ends_without_news_blocks_nobody(
-    policy: Callable[..., FallbackPolicy], redis_client: redis.Redis, how: str
+    policy: Make, redis_client: redis.Redis, how: str
 ) -> None:
     """A cancelled probe gives its permit back; one whose process died loses it after a while."""
     one, two = policy(), policy()
@@ -207,30 +220,56 @@ def test_a_probe_that_ends_without_news_blocks_nobody(
     assert two.call(repeating(primary=["back"]).ask) == "back"
 
 
+def work(url: str, verb: str) -> None:
+    """Be a process of a service: make ten calls, and count in Redis who was asked."""
+    store = RedisCooldown(url, after=1, base=60, timeout=5.0)
+    policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
+
+    def ask(attempt: Attempt) -> str:
+        client.incr(f"asked:{attempt.target.name}")
+        if not attempt.is_fallback:
+            raise DOWN
+        return "hello"
+
+    async def aask(attempt: Attempt) -> str:
+        await asyncio.sleep(0)
+        return ask(attempt)
+
+    async def acalls() -> None:
+        for _ in range(10):
+            await policy.acall(aask)
+        await store.aclose()
+
+    with redis.Redis.from_url(url) as client:
+        client.incr("ready")
+        client.blpop(["go"])
+        if verb == "acall":
+            asyncio.run(acalls())
+        else:
+            for _ in range(10):
+                policy.call(ask)
+    store.close()
+
+
 def test_processes_send_one_probe_per_window(
-    redis_url: str, redis_client: redis.Redis, policy: Callable[..., FallbackPolicy]
+    redis_url: str, redis_client: redis.Redis, policy: Make
 ) -> None:
     """Four processes with ten calls each ask a dead primary once per window, not four times."""
     policy().call(repeating(primary=[DOWN], fallback=["hello"]).ask)
     make_due(redis_client)
-    command = [sys.executable, "-W", "error", str(WORKER), redis_url, "10"]
-    workers = [subprocess.Popen([*command, how]) for how in ("call", "acall") * 2]
-    try:
+    with ProcessPoolExecutor(4, get_context("spawn")) as pool:
+        workers = [pool.submit(work, redis_url, verb) for verb in ("call", "acall") * 2]
         while redis_client.get("ready") != "4":
-            assert all(worker.poll() is None for worker in workers)
+            assert not any(worker.done() for worker in workers)
             time.sleep(0.02)  # until all have been imported
         redis_client.rpush("go", *range(4))
-        assert [worker.wait() for worker in workers] == [0] * 4
-    finally:
-        for worker in workers:
-            worker.kill()
-            worker.wait()
+        assert [worker.result() for worker in workers] == [None] * 4
     asked = [redis_client.get(f"asked:{name}") for name in ("primary", "fallback")]
     assert asked == ["1", "40"]
 
 
 def test_the_servers_clock_counts_and_every_key_expires(
-    policy: Callable[..., FallbackPolicy], redis_client: redis.Redis
+    policy: Make, redis_client: redis.Redis
 ) -> None:
     """The provider's own time is kept up to the cap, on the server, and nothing stays for ever."""
     policy().call(repeating(primary=[StatusError(429, retry_after=100)], fallback=["x"]).ask)
@@ -243,16 +282,14 @@ def test_the_servers_clock_counts_and_every_key_expires(
     assert 14_400_000 < left <= 14_500_000
 
 
-def test_targets_that_others_cannot_know_stay_here(redis_url: str, redis_client: Any) -> None:
+def test_targets_that_others_cannot_know_stay_here(
+    policy: Make, redis_client: redis.Redis
+) -> None:
     """Unknown is never equal: without endpoint and fingerprint nothing is sent to Redis."""
-    store = RedisCooldown(redis_url, after=1, base=60, timeout=5.0)
-    policy = FallbackPolicy(
-        [Target("primary"), Target("fallback")], FallbackConfig(wait=0, cooldown=store)
-    )
+    one = policy(Target("primary"), Target("fallback"))
     script = repeating(primary=[DOWN], fallback=["hello"])
     for _ in range(3):
-        policy.call(script.ask)
-    store.close()
+        one.call(script.ask)
     assert script.asked.count("primary") == 1
     assert redis_client.keys("*") == []
 
@@ -291,49 +328,42 @@ def read_only(client: redis.Redis) -> Iterator[None]:
         client.config_set("min-replicas-to-write", 0)
 
 
+def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [one.levelname for one in caplog.records if "in Redis" in one.message]
+
+
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_redis_that_refuses_writes_is_as_good_as_none_and_never_worse(
-    redis_url: str, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture, driver: str
+    policy: Make,
+    redis_client: redis.Redis,
+    caplog: pytest.LogCaptureFixture,
+    driver: str,
 ) -> None:
-    """What this process knows no reply drops; one WARNING, and one INFO once Redis takes it."""
+    """What this process knows no reply drops; one WARNING, and one INFO once Redis takes it.
+
+    With nothing left to tell, a server that only answers reads is not back yet.
+    """
     caplog.set_level("INFO", "honcho_fallback")
-    store = RedisCooldown(redis_url, after=1, base=60, timeout=5.0)
-    policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
-    script = repeating(primary=[DOWN], fallback=["hello"])
+    one, script = policy(), repeating(primary=[DOWN], fallback=["hello"])
+    store = store_of(one)
 
     def ask() -> None:
         store._resting_until = 0.0  # ask Redis each time
-        assert drive(driver, policy, script, policy.start()) == "hello"
-
-    def said() -> list[str]:
-        return [one.levelname for one in caplog.records if "in Redis" in one.message]
+        assert drive(driver, one, script, one.start()) == "hello"
 
     with read_only(redis_client):
         for _ in range(5):
             ask()
-    assert script.asked.count("primary") == 1
-    assert said() == ["WARNING"]
-    ask()
-    assert said() == ["WARNING", "INFO"]
-    assert float(held(redis_client)["until"]) > time.time() * 1000
-    asyncio.run(store.aclose())
-
-
-def test_reads_do_not_hide_that_writes_are_refused(
-    redis_url: str, redis_client: redis.Redis, caplog: pytest.LogCaptureFixture
-) -> None:
-    """With nothing left to tell, a server that only answers reads is not back yet."""
-    caplog.set_level("INFO", "honcho_fallback")
-    store = RedisCooldown(redis_url, after=1, base=60, timeout=5.0)
-    policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
-    with read_only(redis_client):
-        policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
+        untold = dict(store._outbox)
         store._outbox.clear()
-        for _ in range(3):
-            store._resting_until = 0.0
-            store.pull(KEYS)
-    assert [one.levelname for one in caplog.records if "in Redis" in one.message] == ["WARNING"]
-    store.close()
+        store._resting_until = 0.0
+        store.pull(KEYS)
+        store._outbox.update(untold)
+    assert script.asked.count("primary") == 1
+    assert logged(caplog) == ["WARNING"]
+    ask()
+    assert logged(caplog) == ["WARNING", "INFO"]
+    assert float(held(redis_client)["until"]) > time.time() * 1000
 
 
 def test_single_failures_stay_with_their_process(
@@ -342,23 +372,20 @@ def test_single_failures_stay_with_their_process(
     """The store hears of rests: two blips here and two there are no outage."""
     stores = [RedisCooldown(redis_url, timeout=5.0) for _ in range(2)]
     script = repeating(primary=[DOWN], fallback=["hello"])
-    for store in stores * 2:
+    told: list[bool] = []
+    for store in stores * 3:
         FallbackPolicy(chain(), FallbackConfig(cooldown=store)).call(script.ask)
-    assert redis_client.keys("*") == []
-    assert script.asked.count("primary") == 4
-    for store in stores:
-        FallbackPolicy(chain(), FallbackConfig(cooldown=store)).call(script.ask)
+        told.append(redis_client.keys("*") != [])
+    assert told == [False] * 4 + [True] * 2
     assert script.asked.count("primary") == 5
-    assert redis_client.keys("*") != []
     for store in stores:
         store.close()
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_what_is_forced_ends_a_rest_for_all(redis_url: str, driver: str) -> None:
+def test_what_is_forced_ends_a_rest_for_all(policy: Make, driver: str) -> None:
     """An answer in a rest, which was asked for as nobody else was left, is news to everybody."""
-    stores = [RedisCooldown(redis_url, after=1, base=60, timeout=5.0) for _ in range(2)]
-    one, two = (FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=it)) for it in stores)
+    one, two = policy(), policy()
     drive(driver, one, repeating(primary=[DOWN], fallback=["hello"]), one.start())
     script = repeating(primary=["back"], fallback=[DOWN])
     assert drive(driver, two, script, two.start()) == "back"
@@ -413,17 +440,34 @@ def test_a_cluster_is_asked_in_one_slot(tmp_path: Path) -> None:
         node.close()
 
 
-def test_an_error_of_any_client_is_no_error_of_a_call(caplog: pytest.LogCaptureFixture) -> None:
-    """Another library's classes are not those of redis-py."""
+class Server:
+    """A client that replies with anything, or raises it."""
 
-    class Client:
-        def eval(self, *_: Any) -> Any:
-            raise LookupError("refused")
+    def __init__(self, reply: Any) -> None:
+        self._reply = reply
 
-    store = RedisCooldown(Client(), after=1, base=60)
-    policy = FallbackPolicy(chain(), FallbackConfig(cooldown=store))
-    assert policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask) == "hello"
-    assert "(LookupError)" in caplog.messages[0]
+    def eval(self, *_: Any) -> Any:
+        if isinstance(self._reply, Exception):
+            raise self._reply
+        return self._reply
+
+
+# For six keys: of two targets each its model's, its credential's and its host's.
+REPLIES: list[Any] = [
+    LookupError("of another library's"), None, 0, b"x", [], [[]] * 5, [[]] * 7, [None] * 6,
+    [[1, 1, 0]] * 6, [[1, 1, 0, "0", 1]] * 6, [["x", 1, 0, "0"]] * 6, [[float("nan")] * 4] * 6,
+    [[10**400, 1, 0, "0"]] * 6, [[1000, 10**400, 0, "0"]] * 6, [[0, 1, 10**400, "0"]] * 6,
+    [[-(10**400), -1, -1, "-1"]] * 6, repeat([]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("reply", REPLIES, ids=lambda reply: repr(reply)[:40])
+def test_no_reply_of_any_client_costs_an_answer(reply: Any) -> None:
+    """Whatever stands in the place of a Redis, calls go on with what the process remembers."""
+    store = RedisCooldown(Server(reply), after=1, base=1)
+    policy = FallbackPolicy(chain(), FallbackConfig(cooldown=store, wait=0))
+    script = repeating(primary=[DOWN], fallback=["hello"])
+    assert [policy.call(script.ask) for _ in range(3)] == ["hello"] * 3
     with pytest.raises(FallbackConfigError, match="server: got a int; pass an address such as"):
         RedisCooldown(7)
 
@@ -519,12 +563,7 @@ def shared(name: str, key: str = "k") -> Target:
     return Target(name, "p", name, endpoint="http://x", credential=ApiKey(key))
 
 
-def sharing(redis_url: str, *targets: Target, **options: Any) -> FallbackPolicy:
-    """Make a policy of a process of its own, over these and one that shares nothing."""
-    store = RedisCooldown(redis_url, after=1, base=60, timeout=5.0)
-    elsewhere = Target("elsewhere", "p", "elsewhere", endpoint="http://y", credential=ApiKey("z"))
-    config = FallbackConfig(wait=0, cooldown=store, **options)
-    return FallbackPolicy([*targets, elsewhere], config)
+ELSEWHERE = Target("elsewhere", "p", "elsewhere", endpoint="http://y", credential=ApiKey("z"))
 
 
 @pytest.mark.parametrize(
@@ -532,11 +571,14 @@ def sharing(redis_url: str, *targets: Target, **options: Any) -> FallbackPolicy:
     [(StatusError(401), "colleague"), (ConnectionRefusedError(111, "refused"), "elsewhere")],
 )
 def test_who_shares_what_failed_rests_in_every_process(
-    redis_url: str, redis_client: redis.Redis, failure: Exception, free: str
+    policy: Make,
+    redis_client: redis.Redis,
+    failure: Exception,
+    free: str,
 ) -> None:
     """A dead key rests all its models, a dead host all its keys; one process probes for all."""
-    one = sharing(redis_url, shared("primary"), shared("colleague", "other"))
-    two = sharing(redis_url, shared("sibling"), shared("colleague", "other"))
+    one = policy(shared("primary"), shared("colleague", "other"), ELSEWHERE)
+    two = policy(shared("sibling"), shared("colleague", "other"), ELSEWHERE)
     script = repeating(primary=[failure], colleague=["hello"], elsewhere=["hello"])
     one.call(script.ask)
     run = two.start()
@@ -560,10 +602,9 @@ def test_who_shares_what_failed_rests_in_every_process(
     assert again.attempt.target.name == "sibling"
 
 
-def test_a_probe_looks_at_all_that_is_due(redis_url: str, redis_client: redis.Redis) -> None:
+def test_a_probe_looks_at_all_that_is_due(policy: Make, redis_client: redis.Redis) -> None:
     """A model that is due at a host that is not stays where it is, in every process."""
-    one = sharing(redis_url, shared("primary"))
-    two = sharing(redis_url, shared("sibling"))
+    one, two = policy(shared("primary"), ELSEWHERE), policy(shared("sibling"), ELSEWHERE)
     one.call(repeating(primary=[DOWN], elsewhere=["hello"]).ask)
     refused = ConnectionRefusedError(111, "refused")
     two.call(repeating(sibling=[refused], elsewhere=["hello"]).ask)
@@ -582,9 +623,9 @@ def test_a_probe_looks_at_all_that_is_due(redis_url: str, redis_client: redis.Re
     assert redis_client.hget(model, "owner") == redis_client.hget(host, "owner") != ""
 
 
-def test_a_lease_lasts_as_long_as_the_attempt(redis_url: str, redis_client: redis.Redis) -> None:
+def test_a_lease_lasts_as_long_as_the_attempt(policy: Make, redis_client: redis.Redis) -> None:
     """Other processes stay away from a target that is being probed while that may take."""
-    one = sharing(redis_url, shared("primary"), timeout=300.0)
+    one = policy(shared("primary"), ELSEWHERE, timeout=300.0)
     one.call(repeating(primary=[DOWN], elsewhere=["hello"]).ask)
     (key,) = redis_client.keys()
     redis_client.hset(key, "until", 0)

@@ -36,6 +36,7 @@ from honcho_fallback import (
 )
 from honcho_fallback._values.tracebacks import shorten
 from honcho_fallback.testing import StatusError
+from tests.helpers.broken_server import BrokenServer
 from tests.helpers.scripted import DRIVERS, pair, repeating
 
 if TYPE_CHECKING:
@@ -404,6 +405,21 @@ def test_urllib3s_own_retries_count() -> None:
         with pytest.raises(requests.exceptions.ConnectionError) as got:
             requests.post(f"{url}/chat/completions", timeout=1)
         assert classify(got.value).reached == "no"
+
+
+def test_a_proxy_is_no_proof_unless_it_was_not_there() -> None:
+    """A proxy takes the whole request; what comes of that nobody knows where it hangs up."""
+
+    def through(proxy: str) -> tuple[str, str, str]:
+        with pytest.raises(requests.exceptions.ConnectionError) as got:
+            requests.post("http://llm.invalid/v1", proxies={"http": proxy}, timeout=1)
+        failure = classify(got.value)
+        return failure.kind.value, failure.reached, failure.scope
+
+    with BrokenServer(lambda connection: connection.read()) as server:
+        assert through(f"http://127.0.0.1:{server.port}") == ("connection", "unknown", "model")
+    with nobody() as url:
+        assert through(url) == ("connection", "no", "endpoint")
 
 
 def test_a_name_of_the_users_changes_no_fact() -> None:
