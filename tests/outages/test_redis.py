@@ -7,6 +7,7 @@ import copy
 import gc
 import socket
 import time
+import warnings
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
@@ -44,15 +45,40 @@ KEYS = [("x",)]  # of a target
 Make = Callable[..., FallbackPolicy]
 
 
-def chain(*names: str) -> list[Target]:
-    return [
-        Target(name, provider="p", endpoint="http://x", credential=ApiKey("k"), name=name)
-        for name in names or ("primary", "fallback")
-    ]
+def target(name: str, key: str = "k") -> Target:
+    return Target(name, "p", name, endpoint="http://x", credential=ApiKey(key))
+
+
+def chain() -> list[Target]:
+    return [target("primary"), target("fallback")]
+
+
+@pytest.fixture(autouse=True)
+def _nothing_is_left_to_others() -> Iterator[None]:
+    """Collect what redis-py leaves open where a caller or a loop is gone."""
+    yield
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        gc.collect()
+
+
+@pytest.fixture(scope="session")
+def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    port = free_port()
+    with redis_server(tmp_path_factory.mktemp("redis"), port):
+        yield f"redis://127.0.0.1:{port}/0"
 
 
 @pytest.fixture
-def policy(redis_url: str) -> Iterator[Make]:
+def redis_client(redis_url: str) -> Iterator[redis.Redis]:
+    """An empty database."""
+    with redis.Redis.from_url(redis_url, decode_responses=True) as client:
+        client.flushall()
+        yield client
+
+
+@pytest.fixture
+def policy(redis_url: str, redis_client: redis.Redis) -> Iterator[Make]:
     """Make policies as different processes would have them: each with a store of its own."""
     made: list[RedisCooldown] = []
 
@@ -107,13 +133,11 @@ def meanwhile(
 
 def make_due(client: redis.Redis, name: str = "primary") -> None:
     """Let a rest be over, on the server's clock."""
-    (target,) = chain(name)
-    client.hset(PREFIX + target.identity, "until", 0)
+    client.hset(PREFIX + target(name).identity, "until", 0)
 
 
 def held(client: redis.Redis, name: str = "primary") -> Any:
-    (target,) = chain(name)
-    return client.hgetall(PREFIX + target.identity)
+    return client.hgetall(PREFIX + target(name).identity)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -559,10 +583,6 @@ def test_nothing_of_the_address_is_shown(redis_url: str) -> None:
 # What several targets share: a key, or a host.
 
 
-def shared(name: str, key: str = "k") -> Target:
-    return Target(name, "p", name, endpoint="http://x", credential=ApiKey(key))
-
-
 ELSEWHERE = Target("elsewhere", "p", "elsewhere", endpoint="http://y", credential=ApiKey("z"))
 
 
@@ -577,8 +597,8 @@ def test_who_shares_what_failed_rests_in_every_process(
     free: str,
 ) -> None:
     """A dead key rests all its models, a dead host all its keys; one process probes for all."""
-    one = policy(shared("primary"), shared("colleague", "other"), ELSEWHERE)
-    two = policy(shared("sibling"), shared("colleague", "other"), ELSEWHERE)
+    one = policy(target("primary"), target("colleague", "other"), ELSEWHERE)
+    two = policy(target("sibling"), target("colleague", "other"), ELSEWHERE)
     script = repeating(primary=[failure], colleague=["hello"], elsewhere=["hello"])
     one.call(script.ask)
     run = two.start()
@@ -604,7 +624,7 @@ def test_who_shares_what_failed_rests_in_every_process(
 
 def test_a_probe_looks_at_all_that_is_due(policy: Make, redis_client: redis.Redis) -> None:
     """A model that is due at a host that is not stays where it is, in every process."""
-    one, two = policy(shared("primary"), ELSEWHERE), policy(shared("sibling"), ELSEWHERE)
+    one, two = policy(target("primary"), ELSEWHERE), policy(target("sibling"), ELSEWHERE)
     one.call(repeating(primary=[DOWN], elsewhere=["hello"]).ask)
     refused = ConnectionRefusedError(111, "refused")
     two.call(repeating(sibling=[refused], elsewhere=["hello"]).ask)
@@ -625,7 +645,7 @@ def test_a_probe_looks_at_all_that_is_due(policy: Make, redis_client: redis.Redi
 
 def test_a_lease_lasts_as_long_as_the_attempt(policy: Make, redis_client: redis.Redis) -> None:
     """Other processes stay away from a target that is being probed while that may take."""
-    one = policy(shared("primary"), ELSEWHERE, timeout=300.0)
+    one = policy(target("primary"), ELSEWHERE, timeout=300.0)
     one.call(repeating(primary=[DOWN], elsewhere=["hello"]).ask)
     (key,) = redis_client.keys()
     redis_client.hset(key, "until", 0)
