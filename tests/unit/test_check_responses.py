@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,11 +20,9 @@ from honcho_fallback import (
     classify,
 )
 from honcho_fallback.testing import StatusError
-from tests.helpers.scripted import ask, pair, repeating
+from tests.helpers.answers import ANSWERS, built
+from tests.helpers.scripted import DRIVERS, ask, pair, repeating
 from tests.helpers.wire import part
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
 
 BUSY = {"error": {"message": "the cat sat", "code": "overloaded_error"}}
 REFUSED = {"type": "message", "content": [], "stop_reason": "refusal"}
@@ -38,6 +36,10 @@ GOOD = {
 WHOLE = [part(role="assistant"), part(content="well"), part("stop")]
 
 
+def good_for(driver: str) -> Any:
+    return WHOLE if "stream" in driver else GOOD
+
+
 @pytest.mark.parametrize("driver", ["call", "acall"])
 def test_an_error_in_an_answer_switches(driver: str) -> None:
     """An answer that failed is a failure of its kind, as if it had been raised."""
@@ -49,21 +51,15 @@ def test_an_error_in_an_answer_switches(driver: str) -> None:
 
 
 @pytest.mark.parametrize("driver", ["call", "acall"])
-def test_a_refusal_comes_out_with_its_reason(driver: str) -> None:
-    """Nobody else is asked what one provider refused; the message is ours, not the provider's."""
+def test_a_refusal_comes_out_in_our_words(driver: str) -> None:
+    """Nobody else is asked; what the provider says is in the failure, and not in the message."""
     script = repeating(primary=[REFUSED], fallback=[GOOD])
     with pytest.raises(AnswerRejected) as caught:
         ask(pair(), script, driver)
-    assert script.asked == ["primary"]
-    assert str(caught.value) == "the model refused to answer"
+    assert (str(caught.value), script.asked) == ("the model refused to answer", ["primary"])
     assert caught.value.failure == check_response(REFUSED)
-
-
-def test_no_word_of_the_provider_comes_out() -> None:
-    """What an answer's error says is in the failure, redacted, and not in the message."""
-    script, policy = repeating(only=[BUSY]), FallbackPolicy([Target("only")])
     with pytest.raises(AnswerRejected) as caught:
-        policy.call(script.ask, max_attempts=1)
+        ask(FallbackPolicy([Target("only")]), repeating(only=[BUSY]), driver, max_attempts=1)
     assert "cat" not in str(caught.value)
     assert caught.value.failure is not None
     assert caught.value.failure.provider_message == "the cat sat"
@@ -112,30 +108,22 @@ def test_a_server_that_never_says_its_end_keeps_its_answers(driver: str) -> None
     assert ask(policy, script, driver) == WHOLE
 
 
-@pytest.mark.parametrize("driver", ["call", "acall"])
+@pytest.mark.parametrize("driver", DRIVERS)
 def test_thinking_that_spent_the_budget_switches(driver: str) -> None:
     """Alone, too: the same question would spend the same target's budget again."""
-    spent = {**GOOD, "content": [{"type": "thinking", "thinking": "hm"}]} | {
-        "stop_reason": "max_tokens"
-    }
-    script = repeating(primary=[spent], fallback=[GOOD])
-    assert ask(pair(), script, driver) == GOOD
-    alone = FallbackPolicy([Target("primary")], FallbackConfig(wait=0))
+    thought = [{"type": "thinking", "thinking": "hm"}]
+    spent: Any = {**GOOD, "content": thought, "stop_reason": "max_tokens"}
+    if "stream" in driver:
+        spent = [part(role="assistant"), part(reasoning_content="hm"), part("length")]
+    good = good_for(driver)
+    assert ask(pair(), repeating(primary=[spent], fallback=[good]), driver) == good
     script = repeating(primary=[spent])
     with pytest.raises(AnswerRejected):
-        ask(alone, script, driver)
+        ask(FallbackPolicy([Target("primary")], FallbackConfig(wait=0)), script, driver)
     assert script.asked == ["primary"]
 
 
-@pytest.mark.parametrize("driver", ["stream", "astream"])
-def test_a_stream_of_thinking_alone_settles_nothing(driver: str) -> None:
-    """Nobody has seen a chunk of it when the next target is asked."""
-    spent = [part(role="assistant"), part(reasoning_content="hm"), part("length")]
-    script = repeating(primary=[spent], fallback=[WHOLE])
-    assert ask(pair(), script, driver) == WHOLE
-
-
-@pytest.mark.parametrize("driver", ["call", "acall", "stream", "astream"])
+@pytest.mark.parametrize("driver", DRIVERS)
 def test_check_responses_false_hands_out_whatever_came(driver: str) -> None:
     """The option switches it off, for the policy or one call."""
     entry: Any = [part(role="assistant")] if "stream" in driver else BUSY
@@ -157,121 +145,74 @@ def test_what_ask_raises_after_checking_keeps_its_kind() -> None:
 # --- refusals: whom a policy asks then, where it says so
 
 DEFAULTS = FallbackConfig().fallback_on
-WITH_REFUSALS = DEFAULTS | {"refusal"}
 CHAIN = [Target("primary"), Target("cheap"), Target("opus", labels={"opus"})]
+AFTER_TEXT = [
+    built(ANSWERS["healthy"][name])
+    for name in (
+        "a filter after some text",
+        "a Claude text that was stopped",
+        "a Gemini text that was stopped",
+    )
+]
+(KNOWN,) = (group["answers"] for group in ANSWERS["fails"] if group["kind"] == "refusal")
+REFUSALS = [built(row) for name, row in KNOWN.items() if "LangChain" not in name]
+STREAM = [part(role="assistant"), part(refusal="I can"), part(refusal="not"), part("stop")]
+READ = [  # some text of Anthropic's, and then its refusal
+    {"type": "message_start", "message": {"type": "message", "content": []}},
+    {"type": "content_block_delta", "delta": {"type": "text_delta", "text": "Take the"}},
+    {"type": "message_delta", "delta": {"stop_reason": "refusal"}},
+    {"type": "message_stop"},
+]
 
 
 def policy(chain: Any = CHAIN, **options: Any) -> FallbackPolicy:
-    options.setdefault("fallback_on", WITH_REFUSALS)
+    options.setdefault("fallback_on", DEFAULTS | {"refusal"})
     return FallbackPolicy(chain, FallbackConfig(wait=0, **options))
 
 
-def claude(*events: Mapping[str, Any], stop: str = "refusal") -> list[Any]:
-    """Make a stream of Anthropic's events that ends for a reason."""
-    begun = {"type": "message_start", "message": {"type": "message", "content": []}}
-    end = {"type": "message_delta", "delta": {"stop_reason": stop}}
-    return [begun, *events, end, {"type": "message_stop"}]
-
-
-def text_of_claude(text: str) -> dict[str, Any]:
-    return {"type": "content_block_delta", "delta": {"type": "text_delta", "text": text}}
-
-
-def gemini(finish: str, text: str | None = None) -> dict[str, Any]:
-    parts = [{"text": text}] if text else []
-    candidate = {"content": {"role": "model", "parts": parts}, "finishReason": finish}
-    return {"candidates": [candidate]}
-
-
-def responses(*content: Mapping[str, Any]) -> dict[str, Any]:
-    message = {"type": "message", "role": "assistant", "content": [*content]}
-    return {"object": "response", "status": "completed", "output": [message]}
-
-
-REFUSAL = {"type": "refusal", "refusal": "I cannot help with that"}
-CHAT = {"object": "chat.completion"}
-ANSWERS: dict[str, Any] = {
-    "anthropic": REFUSED,
-    "anthropic, after some text": {**GOOD, "stop_reason": "refusal"},
-    "openai": {
-        **CHAT,
-        "choices": [
-            {"message": {"content": None, "refusal": "I cannot"}, "finish_reason": "stop"},
-        ],
-    },
-    "openai, filtered after some text": {
-        **CHAT,
-        "choices": [{"message": {"content": "Take the"}, "finish_reason": "content_filter"}],
-    },
-    "responses": responses(REFUSAL),
-    "gemini": gemini("SAFETY"),
-    "gemini, after some text": gemini("SAFETY", "Take the"),
-    "gemini, of a list": gemini("PROHIBITED_CONTENT"),
-    "gemini, a blocked prompt": {"promptFeedback": {"blockReason": "SAFETY"}},
-}
-_ADDED = {"type": "response.refusal.delta", "delta": "I cannot help"}
-STREAMS: dict[str, list[Any]] = {
-    "anthropic": claude(),
-    "openai": [part(role="assistant"), part(refusal="I can"), part(refusal="not"), part("stop")],
-    "openai, filtered": [part(role="assistant"), part("content_filter")],
-    "responses": [
-        {"type": "response.created", "response": {**responses(), "status": "in_progress"}},
-        {"type": "response.content_part.added", "part": {"type": "refusal", "refusal": ""}},
-        _ADDED,
-        {"type": "response.completed", "response": responses(REFUSAL)},
-    ],
-    "gemini": [gemini("SAFETY")],
-}
-
-
-@pytest.mark.parametrize("driver", ["call", "acall"])
-@pytest.mark.parametrize("refused", ANSWERS.values(), ids=[*ANSWERS])
-def test_a_refusal_in_an_answer_asks_the_next(driver: str, refused: Any) -> None:
-    """Whatever its provider's form, and what was written before it is dropped."""
-    script, refusing = repeating(primary=[refused], cheap=[GOOD]), policy()
-    run = refusing.start()
-    assert ask(refusing, script, driver, run=run) == GOOD
-    assert script.asked == ["primary", "cheap"]
-    assert run.record.attempts[0].kind == "refusal"
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_refusal_asks_the_next(driver: str) -> None:
+    """Whatever its provider's form; what was written before it is dropped, and nobody read it."""
+    good, refusing = good_for(driver), policy()
+    for refused in (*REFUSALS, *AFTER_TEXT):
+        if isinstance(refused, list) is not ("stream" in driver):
+            continue
+        script, run = repeating(primary=[refused], cheap=[good]), refusing.start()
+        assert ask(refusing, script, driver, run=run) == good
+        assert script.asked == ["primary", "cheap"]
+        assert run.record.attempts[0].kind == "refusal"
 
 
 @pytest.mark.parametrize("driver", ["stream", "astream"])
-@pytest.mark.parametrize("refused", STREAMS.values(), ids=[*STREAMS])
-def test_a_refusal_in_a_stream_asks_the_next(driver: str, refused: list[Any]) -> None:
-    """Nobody has read a word of it: the text of a refusal is held back, too."""
-    script, refusing = repeating(primary=[refused], cheap=[WHOLE]), policy()
-    run = refusing.start()
-    assert ask(refusing, script, driver, run=run) == WHOLE
-    assert run.record.attempts[0].kind == "refusal"
-
-
-@pytest.mark.parametrize("driver", ["stream", "astream"])
-def test_a_stream_that_refuses_after_some_text_is_its_readers(driver: str) -> None:
-    """Somebody has read it: it ends as its provider ended it."""
-    refused = claude(text_of_claude("Take the"))
-    script = repeating(primary=[refused], cheap=[WHOLE])
-    assert ask(policy(), script, driver) == refused
+def test_what_somebody_has_read_of_a_refusal_is_its_readers(driver: str) -> None:
+    """It ends as its provider ended it; one who can forget it gets another's whole answer."""
+    script = repeating(primary=[READ], cheap=[WHOLE])
+    assert ask(policy(), script, driver) == READ
     assert script.asked == ["primary"]
+    assert ask(policy(), script, driver, partial="replace") == [*READ, *WHOLE]
 
 
 @pytest.mark.parametrize("driver", ["stream", "astream"])
-def test_text_after_a_refusal_comes_with_it(driver: str) -> None:
-    """What was held back comes out in its order when the model answers all the same."""
+def test_the_text_of_a_refusal_is_held_back(driver: str) -> None:
+    """It comes in its order before an answer; where it breaks off, the next is asked."""
     hesitant = [part(role="assistant"), part(refusal="No"), part(content="yes"), part("stop")]
-    script = repeating(primary=[hesitant])
-    assert ask(policy(), script, driver) == hesitant
+    assert ask(policy(), repeating(primary=[hesitant]), driver) == hesitant
+    script = repeating(primary=[STREAM[:2]], cheap=[WHOLE])
+    assert ask(policy(), script, driver) == WHOLE
+    with pytest.raises(StreamInterrupted):
+        ask(policy(fallback_on=DEFAULTS), script, driver)
 
 
-@pytest.mark.parametrize("driver", ["call", "acall", "stream", "astream"])
+@pytest.mark.parametrize("driver", DRIVERS)
 def test_without_the_option_a_refusal_comes_out(driver: str) -> None:
     """Nobody else is asked, the text of a refusal is streamed, and a torn answer is one."""
     plain = policy(fallback_on=DEFAULTS)
     if "stream" in driver:
-        script = repeating(primary=[STREAMS["openai"]], cheap=[WHOLE])
-        assert ask(plain, script, driver) == STREAMS["openai"]
+        script = repeating(primary=[STREAM], cheap=[WHOLE])
+        assert ask(plain, script, driver) == STREAM
     else:
-        script = repeating(primary=[ANSWERS["gemini, after some text"], REFUSED], cheap=[GOOD])
-        assert ask(plain, script, driver) == ANSWERS["gemini, after some text"]
+        script = repeating(primary=[AFTER_TEXT[2], REFUSED], cheap=[GOOD])
+        assert ask(plain, script, driver) == AFTER_TEXT[2]
         with pytest.raises(AnswerRejected, match="the model refused to answer"):
             ask(plain, script, driver)
     assert {*script.asked} == {"primary"}
@@ -286,10 +227,10 @@ def test_where_all_refuse_the_error_says_who() -> None:
     assert script.asked == ["primary", "cheap", "opus"]
 
 
-@pytest.mark.parametrize("driver", ["call", "acall", "stream", "astream"])
+@pytest.mark.parametrize("driver", DRIVERS)
 def test_a_refusal_goes_to_those_with_a_label(driver: str) -> None:
-    """The others are passed over with the reason; after an outage they are asked as ever."""
-    refused, good = (STREAMS["anthropic"], WHOLE) if "stream" in driver else (REFUSED, GOOD)
+    """The others are passed over, also where nobody else is up; an outage asks them as ever."""
+    refused, good = (STREAM if "stream" in driver else REFUSED), good_for(driver)
     restricted = policy(refusal_require={"opus"})
     script = repeating(primary=[refused], cheap=[good], opus=[good])
     run = restricted.start()
@@ -301,14 +242,10 @@ def test_a_refusal_goes_to_those_with_a_label(driver: str) -> None:
     assert ask(restricted, script, driver) == good
     assert script.asked == ["primary", "cheap"]
 
-
-def test_nobody_with_the_label_is_up() -> None:
-    """The boundary holds: who lacks it is not asked, and the refusal comes out."""
-    script = repeating(primary=[REFUSED], cheap=[GOOD], opus=[StatusError(503)])
+    script = repeating(primary=[refused], cheap=[good], opus=[StatusError(503)])
     with pytest.raises(FallbackExhausted):
-        policy(refusal_require={"opus"}).call(script.ask)
-    assert script.asked[:2] == ["primary", "opus"]
-    assert "cheap" not in script.asked
+        ask(restricted, script, driver)
+    assert {*script.asked} == {"primary", "opus"}
 
 
 def test_a_label_that_nobody_has_is_refused() -> None:
@@ -319,42 +256,14 @@ def test_a_label_that_nobody_has_is_refused() -> None:
         policy(refusal_require="opus")
 
 
-def test_a_turn_stays_with_who_answered() -> None:
-    """Its next call is about the same matter."""
-    script = repeating(primary=[REFUSED, GOOD], cheap=[GOOD])
-    loyal = policy(reset="turn")
-    with loyal.turn():
-        loyal.call(script.ask)
-        loyal.call(script.ask)
-    with loyal.turn():
-        loyal.call(script.ask)
-    assert script.asked == ["primary", "cheap", "cheap", "primary"]
-
-
-def test_nobody_rests_for_a_refusal() -> None:
-    """It has answered: its health is better than that of one who is silent."""
-    cooldown = Cooldown(after=1)
+def test_a_turn_stays_with_who_answered_and_nobody_rests() -> None:
+    """Its next call is about the same matter; who refuses is better than one who is silent."""
     script = repeating(primary=[REFUSED], cheap=[GOOD])
-    careful = policy(cooldown=cooldown)
+    loyal, careful = policy(reset="turn"), policy(cooldown=Cooldown(after=1))
+    with loyal.turn():
+        loyal.call(script.ask)
+        loyal.call(script.ask)
+    assert script.asked == ["primary", "cheap", "cheap"]
     for _ in range(3):
         assert careful.call(script.ask) == GOOD
-    assert script.asked == ["primary", "cheap"] * 3
-
-
-@pytest.mark.parametrize("driver", ["stream", "astream"])
-def test_replaceable_text_is_replaced(driver: str) -> None:
-    """A reader that can forget what it has read gets another model's whole answer."""
-    refused = claude(text_of_claude("Take the"))
-    script = repeating(primary=[refused], cheap=[WHOLE])
-    read = ask(policy(), script, driver, partial="replace")
-    assert read == [*refused, *WHOLE]
-
-
-@pytest.mark.parametrize("driver", ["stream", "astream"])
-def test_a_broken_stream_of_a_refusal_was_never_read(driver: str) -> None:
-    """Its text was held back, so that the next is asked and nothing is torn."""
-    torn = [part(role="assistant"), part(refusal="I can")]
-    script = repeating(primary=[torn], cheap=[WHOLE])
-    assert ask(policy(), script, driver) == WHOLE
-    with pytest.raises(StreamInterrupted):
-        ask(policy(fallback_on=DEFAULTS), script, driver)
+    assert script.asked[3:] == ["primary", "cheap"] * 3

@@ -5,32 +5,23 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from openai.types.chat import ChatCompletion
 
 from honcho_fallback import FallbackExhausted
 from honcho_fallback.testing import StatusError
+from tests.helpers.answers import as_object
 from tests.helpers.scripted import DRIVERS, ask, pair, repeating
+from tests.helpers.wire import chat_answer, part
 
 if TYPE_CHECKING:
     from honcho_fallback.testing import Clock
 
-P, F = "primary", "fallback"
 DOWN = StatusError(503)
 
 
-def completion(tokens: int, content: str | None = "hello") -> ChatCompletion:
+def completion(tokens: int) -> Any:
     """Return an answer of OpenAI's SDK that cost so many tokens."""
-    message = {"role": "assistant", "content": content}
-    return ChatCompletion.model_validate(
-        {
-            "id": "x",
-            "object": "chat.completion",
-            "created": 1,
-            "model": "gpt-5.5",
-            "choices": [{"index": 0, "finish_reason": "stop", "message": message}],
-            "usage": {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1},
-        }
-    )
+    usage = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
+    return as_object(chat_answer("hello", usage=usage))
 
 
 @pytest.mark.parametrize("driver", ["call", "acall"])
@@ -77,11 +68,8 @@ def test_a_call_that_nobody_answered_cost_nobody_an_answer() -> None:
     with pytest.raises(FallbackExhausted) as caught:
         policy.call(script.ask)
     record = caught.value.record
-    assert [attempt.usage and attempt.usage["input_tokens"] for attempt in record.attempts] == [
-        5,
-        7,
-    ]
-    assert record.usage is None
+    spent = [attempt.usage and attempt.usage["input_tokens"] for attempt in record.attempts]
+    assert (spent, record.usage) == ([5, 7], None)
 
 
 def test_an_answer_that_is_looked_at_has_its_usage_and_its_time(clock: Clock) -> None:
@@ -99,27 +87,15 @@ def test_an_answer_that_is_looked_at_has_its_usage_and_its_time(clock: Clock) ->
     assert plain.record.seconds == 5
 
 
-def chunk(content: str | None = None, **more: Any) -> dict[str, Any]:
-    """Return a chunk as OpenAI's protocol has it."""
-    delta = {"role": "assistant"} if content is None else {"content": content}
-    choice = {"index": 0, "delta": delta, "finish_reason": None}
-    return {"object": "chat.completion.chunk", "model": "m", "choices": [choice], **more}
-
-
-END = {
-    **chunk(),
-    "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}],
-    "usage": {"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6},
-}
-
-
 @pytest.mark.parametrize("driver", ["stream", "astream"])
 def test_a_first_chunk_without_content_leaves_the_switch_open(driver: str) -> None:
     """An SDK's role-only chunk is an object and yet no content: the next model can be asked."""
     policy = pair()
-    script = repeating(primary=[[chunk(), DOWN]], fallback=[[chunk(), chunk("hello"), END]])
+    usage = {"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6}
+    begun, end = part(role="assistant"), {**part("stop"), "usage": usage}
+    whole = [begun, part(content="hello"), end]
+    script = repeating(primary=[[begun, DOWN]], fallback=[whole])
     run = policy.start()
-    chunks = ask(policy, script, driver, run=run)
-    assert [one["choices"][0]["delta"].get("content") for one in chunks] == [None, "hello", None]
-    assert script.asked == [P, F]
+    assert ask(policy, script, driver, run=run) == whole
+    assert script.asked == ["primary", "fallback"]
     assert run.record.usage == {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}
