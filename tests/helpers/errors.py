@@ -7,6 +7,7 @@ import importlib
 import tomllib
 from itertools import product
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import httpx
@@ -61,10 +62,15 @@ def built(row: dict[str, Any]) -> Exception:
         code: int = status or 400
         kind = genai.ClientError if code < 500 else genai.ServerError
         return kind(code, {"error": {"code": code, **row["google"]}})
+    if "grpc" in row:
+        named = {name: lambda _, value=value: value for name, value in row["grpc"].items()}
+        named["code"] = lambda _: SimpleNamespace(name=row["grpc"]["code"])
+        return type("_InactiveRpcError", (stand_in("RpcError", "grpc", Exception),), named)()
     cls = _class_of(row)
     if row.get("derived"):
         cls = stand_in("Mine", "mine", cls)
-    error: Exception = cls(*row.get("args", [row.get("text", "hello")]))
+    args = row.get("args", [] if "named" in row else [row.get("text", "hello")])
+    error: Exception = cls(*args, **row.get("named", {}))
     given: dict[str, Any] = {name: row[name] for name in row if name in {"body", "headers"}}
     if status is not None:
         given["status_code"] = status

@@ -6,7 +6,6 @@ import asyncio
 import concurrent.futures
 import errno
 import gc
-import http
 import importlib
 import importlib.util
 import json
@@ -15,6 +14,7 @@ import ssl
 import warnings
 import weakref
 from collections import Counter
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import anthropic
@@ -58,7 +58,8 @@ EXAMPLES = examples()
 @pytest.mark.parametrize("row", EXAMPLES.values(), ids=[*EXAMPLES])
 def test_an_error_is_what_its_rule_says(row: dict[str, Any]) -> None:
     """Each example of errors.toml has its kind, and whatever else its rule gives it."""
-    failure, gives = classify(built(row)), row.get("gives", {})
+    gives = row.get("gives", {}) | dict.fromkeys(row.get("lacks", ()))
+    failure = classify(built(row))
     assert (failure.kind, {name: getattr(failure, name) for name in gives}) == (row["kind"], gives)
 
 
@@ -109,58 +110,12 @@ def test_every_kind_tells_a_person_what_to_do(kind: Kind) -> None:
     assert failure.scope == ("credential" if kind in credentials else "model")
 
 
-STATUSES_OF = {
-    Kind.INVALID_REQUEST: (400, 418, 422),
-    Kind.AUTHENTICATION: (401, 407),
-    Kind.QUOTA: (402,),
-    Kind.PERMISSION: (403, 451),
-    Kind.MODEL_UNAVAILABLE: (404, 410),
-    Kind.TIMEOUT: (408, 504, 524, 598, 599),
-    Kind.PAYLOAD_TOO_LARGE: (413,),
-    Kind.RATE_LIMIT: (429,),
-    Kind.SERVER_ERROR: (409, 424, 425, 499, 500, 502, 520),
-    Kind.OVERLOADED: (503, 529),
-}
-
-
-@pytest.mark.parametrize("kind", STATUSES_OF)
-def test_a_status_decides_whoever_raised_it(kind: Kind) -> None:
-    """Every row of the status table holds for an SDK's error and for a plain exception."""
-    for status in STATUSES_OF[kind]:
-        for error in (openai_error(status, {"message": "no"}), ProviderError(status_code=status)):
-            failure = classify(error)
-            assert (failure.kind, failure.status) == (kind, status)
-            assert failure.reason
-
-
 def test_hon_021_every_5xx_switches() -> None:
     """Any status from 500 to 599 allows a switch and a retry, as does 429 (HON-020)."""
-    for status in (429, *range(500, 600)):
+    for status in (429, *map(HTTPStatus, (500, 503)), *range(500, 600)):
         failure = classify(ProviderError(status_code=status))
         assert (failure.switchable, failure.transient) == (True, True), status
-
-
-@pytest.mark.parametrize("name", ["status_code", "http_status", "status", "statusCode", "code"])
-def test_a_status_is_read_from_each_attribute(name: str) -> None:
-    """Every attribute that clients use for the status is known."""
-    facts: dict[str, Any] = {name: 503}
-    assert classify(ProviderError(**facts)).kind is Kind.OVERLOADED
-
-
-@pytest.mark.parametrize("given", ["503", " 503 ", http.HTTPStatus.SERVICE_UNAVAILABLE])
-def test_hon_032_status_as_digit_string(given: object) -> None:
-    """Digit strings and enum members are statuses."""
-    failure = classify(ProviderError(status_code=given))
-    assert (failure.kind, failure.status, type(failure.status)) == (Kind.OVERLOADED, 503, int)
-
-
-@pytest.mark.parametrize(
-    "given", ["abc", "5 03", "99", "600", 99, 600, -1, 10**40, 4.29, b"503", True]
-)
-def test_hon_032_hon_039_what_is_no_status(given: object) -> None:
-    """Anything outside 100 to 599, and a bool, is ignored and never raises."""
-    failure = classify(ProviderError(status_code=given))
-    assert (failure.kind, failure.status) == (Kind.LOCAL, None)
+        assert (failure.status, type(failure.status)) == (status, int)
 
 
 def test_every_code_decides() -> None:
@@ -221,53 +176,6 @@ def test_every_ending_decides() -> None:
         assert not any(row.name.endswith(shorter.name) for shorter in ENDINGS[:place])
 
 
-@pytest.mark.parametrize(
-    ("name", "kind", "transient"),
-    [
-        ("ModelError", Kind.SERVER_ERROR, False),
-        ("ModelAPIError", Kind.SERVER_ERROR, True),
-        ("ModelAuthenticationError", Kind.AUTHENTICATION, False),
-        ("ModelPermissionDeniedError", Kind.PERMISSION, False),
-        ("ModelInvalidRequestError", Kind.INVALID_REQUEST, False),
-        ("ModelNotFoundError", Kind.MODEL_UNAVAILABLE, False),
-        ("ModelRateLimitError", Kind.RATE_LIMIT, True),
-        ("ModelConnectionError", Kind.CONNECTION, True),
-        ("ModelTimeoutError", Kind.TIMEOUT, True),
-        ("ContextOverflowError", Kind.CONTEXT_OVERFLOW, False),
-    ],
-)
-def test_langchains_own_model_errors(name: str, kind: Kind, transient: bool) -> None:
-    """Each class that an integration may raise bare, or derive from, says what it stands for."""
-    cls = getattr(pytest.importorskip("langchain_core.exceptions"), name)
-    assert cls.is_retryable is transient
-    for error in (cls("something went wrong"), type("Odd", (cls,), {})("something went wrong")):
-        failure = classify(error)
-        assert (failure.kind, failure.transient) == (kind, transient)
-
-
-@pytest.mark.parametrize("module", ["httpx", "httpx2"])
-@pytest.mark.parametrize(
-    ("name", "kind"),
-    [
-        ("ReadTimeout", Kind.TIMEOUT),
-        ("ConnectTimeout", Kind.TIMEOUT),
-        ("WriteTimeout", Kind.TIMEOUT),
-        ("PoolTimeout", Kind.TIMEOUT),
-        ("ConnectError", Kind.CONNECTION),
-        ("ReadError", Kind.CONNECTION),
-        ("RemoteProtocolError", Kind.CONNECTION),
-        ("ProxyError", Kind.CONNECTION),
-        ("DecodingError", Kind.MALFORMED_RESPONSE),
-        ("UnsupportedProtocol", Kind.LOCAL),
-        ("LocalProtocolError", Kind.LOCAL),
-    ],
-)
-def test_hon_034_raw_transport_errors(module: str, name: str, kind: Kind) -> None:
-    """Both httpx lineages' raw errors are known."""
-    lib = pytest.importorskip(module)
-    assert classify(getattr(lib, name)("oops")).kind is kind
-
-
 # --- documents and responses
 
 
@@ -311,27 +219,6 @@ def test_a_body_is_read_up_to_a_bound(bound: str) -> None:
     for size in (*read_at, lost_at):
         failure = classify(ProviderError("own words", status_code=400, body=body(size)))
         assert failure.code == (None if size == lost_at else "abc"), size
-
-
-@pytest.mark.parametrize(
-    ("code", "shown"),
-    [
-        ("X", "X"),
-        ("x" * 64, "x" * 64),
-        ("x" * 65, None),
-        ("", None),
-        ("None", None),
-        (None, None),
-        (True, None),
-        (["abc"], None),
-        (7, "7"),
-        (1113, "1113"),
-    ],
-)
-def test_a_code_is_a_short_string_or_a_number(code: Any, shown: str | None) -> None:
-    """Whatever else stands in its place is none."""
-    body = {"code": code, "message": "hello"}
-    assert classify(ProviderError("no", status_code=400, body=body)).code == shown
 
 
 @pytest.mark.parametrize("body", [b"hello", None, b""])
@@ -409,14 +296,6 @@ def test_aiohttp_errors() -> None:
     assert classify(aiohttp.ServerTimeoutError()).kind is Kind.TIMEOUT
 
 
-def test_hon_035_an_error_event_inside_a_stream() -> None:
-    """No status at all leaves the decision to the body."""
-    event = openai.APIError("no", REQUEST, body={"type": "server_error"})
-    assert classify(event).kind is Kind.SERVER_ERROR
-    numbered = openai.APIError("no", REQUEST, body={"code": 502})
-    assert (classify(numbered).kind, classify(numbered).status) == (Kind.SERVER_ERROR, 502)
-
-
 @pytest.mark.parametrize(
     "facts",
     [
@@ -436,13 +315,6 @@ def test_a_wait_is_read_alike_wherever_it_stands(
     monkeypatch.setattr("honcho_fallback._classify._waits.time.time", lambda: 1.7e9)
     failure = classify(ProviderError("no", status_code=429, **facts))
     assert failure.retry_after == 90
-
-
-@pytest.mark.parametrize("value", ["soon", "-3", "nan", "inf", ""])
-def test_an_unusable_retry_after_is_none(value: str) -> None:
-    """A header that means nothing is ignored."""
-    failure = classify(ProviderError(status_code=429, headers={"retry-after": value}))
-    assert (failure.kind, failure.retry_after) == (Kind.RATE_LIMIT, None)
 
 
 # --- messages
