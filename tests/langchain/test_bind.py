@@ -29,7 +29,7 @@ from tests.helpers.chat_models import (
     gpt,
     look_up,
 )
-from tests.helpers.chat_runs import VERBS, Runs
+from tests.helpers.chat_runs import VERBS
 
 # Single calls outside of turns are meant to stand alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
@@ -92,30 +92,25 @@ def test_a_tool_that_a_provider_runs_stays_there(choice: Any) -> None:
         assert isinstance(alone, RunnableBinding) is (left is not None)
 
 
-def test_binding_again_replaces_the_tools() -> None:
-    """As for a chat model: the last tools count, and the first choice is gone."""
-    model = failing_over()
-    first: Any = model.bind_tools([Joke], tool_choice="Joke").bound
-
-    first.bind_tools([look_up]).invoke("hi")
-
-    for position in (0, 1):
-        (asked,) = candidate(model, position).asked
-        assert [one["function"]["name"] for one in asked.kwargs["tools"]] == ["look_up"]
-        assert "tool_choice" not in asked.kwargs
-
-
-def test_a_candidate_that_was_bound_keeps_what_was_bound() -> None:
-    """Settings of one candidate stay that candidate's, beside the tools of all."""
+def test_what_was_bound_to_a_candidate_stays_around_its_tools() -> None:
+    """Its settings and its retries are its own; bound again, the last tools and choice count."""
     first, second = dead(), alive()
-    model = FallbackChatModel(first.bind(seed=1), second.with_config(tags=["second"]))
+    retrying = first.bind(seed=1).with_retry(stop_after_attempt=2, wait_exponential_jitter=False)
+    model = FallbackChatModel(retrying, second.with_config(tags=["second"]))
+    again: Any = model.bind_tools([Joke], tool_choice="Joke").bound
 
-    model.bind_tools([look_up]).invoke("hi", stop=["x"])
+    assert again.bind_tools([look_up]).invoke("hi", stop=["x"]).text == "from backup"
 
-    assert first.asked[0].kwargs["seed"] == 1
-    assert "seed" not in second.asked[0].kwargs
-    assert [one.asked[0].kwargs["stop"] for one in (first, second)] == [["x"], ["x"]]
-    assert second.asked[0].kwargs["tools"][0]["for"] == "backup"
+    assert [len(one.asked) for one in (first, second)] == [2, 1]
+    for one, seed in ((first, 1), (second, None)):
+        kwargs = one.asked[-1].kwargs
+        (tool,) = kwargs["tools"]
+        assert (tool["for"], tool["function"]["name"]) == (one.model, "look_up")
+        assert (kwargs["stop"], kwargs.get("seed"), "tool_choice" in kwargs) == (
+            ["x"],
+            seed,
+            False,
+        )
 
 
 @pytest.mark.parametrize("form", ["bind", "with_config", "bind_tools", "twice"])
@@ -143,33 +138,11 @@ def test_bound_forms_can_be_configured(form: str) -> None:
     assert changed.invoke("hi").text == "from backup"
 
 
-def test_a_config_reaches_every_candidate() -> None:
-    """Tags and callbacks bound to the model are those of the call and of its attempts."""
-    runs = Runs()
-    failing_over().with_config(tags=["t"], callbacks=[runs], run_name="named").invoke("hi")
-    assert runs.check().name == "named"
-    assert all("t" in run.tags for run in runs.all.values())
-    assert len(runs.models) == 2
-
-
-def test_tools_can_be_bound_to_candidates_that_retry() -> None:
-    """The retry stays around what has the tools, and is made before the next one is asked."""
-    first, second = dead(), alive()
-    retrying = first.with_retry(stop_after_attempt=2, wait_exponential_jitter=False)
-    model = FallbackChatModel(retrying, second).bind_tools([look_up])
-    assert model.invoke("hi").text == "from backup"
-    assert [len(one.asked) for one in (first, second)] == [2, 1]
-    assert [one.asked[-1].kwargs["tools"][0]["for"] for one in (first, second)] == [
-        "primary",
-        "backup",
-    ]
-
-
 HEAT: Any = {"temperature": ConfigurableField(id="heat")}
 
 
 def test_a_candidates_fields_can_be_configured_per_call() -> None:
-    """Also with tools bound to it; and the chain says what can be configured."""
+    """Also with tools bound to it or a schema; and the chain says what can be configured."""
     heats: list[Any] = []
 
     class Feels(type(alive())):  # type: ignore[misc] # a fake that notes its own field
@@ -187,14 +160,9 @@ def test_a_candidates_fields_can_be_configured_per_call() -> None:
     assert made.with_config(configurable={"heat": 0.2}).invoke("hi").text == "from backup"
     assert made.invoke("hi").text == "from backup"
     assert heats == [0.7, 0.7, 0.2, 0.2, None, None]
-    assert "heat" in {spec.id for spec in made.config_specs}
-
-
-def test_structured_output_over_a_configurable_candidate_stays_configurable() -> None:
-    """What parses the answer stands behind the model that a config names per call."""
-    model = FallbackChatModel(gpt().configurable_fields(**HEAT), claude())
-    structured = model.with_structured_output(Joke)
-    assert "heat" in {spec.id for spec in structured.config_specs}
+    structured = FallbackChatModel(gpt().configurable_fields(**HEAT), claude())
+    for one in (made, structured.with_structured_output(Joke)):
+        assert "heat" in {spec.id for spec in one.config_specs}
 
 
 async def test_a_whole_message_in_a_stream_is_marked() -> None:

@@ -10,6 +10,7 @@ from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
+from pydantic import ValidationError
 
 from honcho_fallback import FallbackExhausted, StreamInterrupted
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
@@ -70,26 +71,19 @@ async def test_what_the_package_raises_about_an_answer_switches(
 
 
 async def test_so_it_does_in_a_chain_and_in_an_agent(providers: ProviderServer) -> None:
-    """Whatever stands around the model, its exception is the same."""
-    first = answering(providers, NULL)
-    chain = FallbackRunnable(
-        first | StrOutputParser(), alive("backup", "words") | StrOutputParser()
-    )
-    assert chain.invoke("hi") == "words"
+    """Whatever stands around the model, its exception is the same.
+
+    No choices are an IndexError, which means nothing else where a chat model raised it.
+    """
+    first, empty = answering(providers, NULL), answering(providers, EMPTY)
+    for one in (first, empty):
+        chain = FallbackRunnable(one | StrOutputParser(), alive() | StrOutputParser())
+        assert chain.invoke("hi") == "from backup"
+    for verb in ("invoke", "ainvoke", "generate"):
+        assert (await ask(FallbackChatModel(empty, alive()), verb, "hi")).text == "from backup"
     agent = create_agent(first, middleware=[FallbackMiddleware(alive())])
     answer = (await agent.ainvoke({"messages": [HumanMessage("hi")]}))["messages"][-1]
     assert answer.text == "from backup"
-
-
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "generate"])
-async def test_no_choices_are_a_chat_models_index_error(
-    providers: ProviderServer, verb: str
-) -> None:
-    """It means nothing else where the model raised it, in a chain as well."""
-    first = answering(providers, EMPTY)
-    assert (await ask(FallbackChatModel(first, alive()), verb, "hi")).text == "from backup"
-    chain = FallbackRunnable(first | StrOutputParser(), alive() | StrOutputParser())
-    assert chain.invoke("hi") == "from backup"
 
 
 class _OddMessage(BaseMessage):
@@ -149,6 +143,7 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception]]] = {
     "sound": (SOUND, {}, ValueError),
     "a keyword": ("hi", {"logprobs": True}, TypeError),
     "a format": ("hi", {"response_format": {"type": "json_object"}}, AssertionError),
+    "a keyword of Gemini's": ("hi", {"max_completion_tokens": 9}, ValidationError),
 }
 
 
@@ -157,25 +152,26 @@ REFUSED: dict[str, tuple[Any, dict[str, Any], type[Exception]]] = {
 async def test_what_an_integration_does_not_send_goes_to_the_next(
     providers: ProviderServer, verb: str, case: str
 ) -> None:
-    """Claude's own raises before a request: it lacks what is asked for, and does not rest."""
+    """Its own code or its SDK's raises before a request: it lacks what is asked for, no rest."""
     asked, bound, kind = REFUSED[case]
-    down, claude = serve(providers, "openai", status=503), serve(providers, "anthropic", "no")
-    last = serve(providers, "openai", "heard")
+    down, last = serve(providers, "openai", status=503), serve(providers, "openai", "heard")
+    strict = serve(providers, "google" if kind is ValidationError else "anthropic", "no")
+    model = gemini(base_url=strict.url) if kind is ValidationError else model_at(strict)
     refused: FallbackChatModel
-    for models in ([down, claude, last], [claude, last]):
-        refused = FallbackChatModel(*map(model_at, models))
+    for models in ([model_at(down), model], [model]):
+        refused = FallbackChatModel(*models, model_at(last))
         answer = await ask(refused.bind(**bound), verb, asked)
         marks = [one.get("kind") for one in answer.response_metadata["fallback"]["attempts"]]
         assert marks[-2:] == ["unsupported", None]
-    assert not claude.requests
-    refused = FallbackChatModel(model_at(down), model_at(claude))
+    assert not strict.requests
+    refused = FallbackChatModel(model_at(down), model)
     with pytest.raises(FallbackExhausted) as exhausted:
         await ask(refused.bind(**bound), verb, asked)
-    (_, of_claude) = exhausted.value.record.attempts
-    assert (of_claude.kind, of_claude.reached) == ("unsupported", "no")
+    (_, last_attempt) = exhausted.value.record.attempts
+    assert (last_attempt.kind, last_attempt.reached) == ("unsupported", "no")
     assert isinstance(exhausted.value.__cause__, kind)
     with pytest.raises(kind):  # nobody takes it: it comes out as it is
-        await ask(FallbackChatModel(model_at(claude)).bind(**bound), verb, asked)
+        await ask(FallbackChatModel(model).bind(**bound), verb, asked)
 
 
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
@@ -188,21 +184,6 @@ async def test_so_it_does_in_an_agent(providers: ProviderServer, verb: str) -> N
     state = made.invoke(messages) if verb == "invoke" else await made.ainvoke(messages)
     assert state["messages"][-1].text == "heard"
     assert not claude.requests
-
-
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
-async def test_a_keyword_that_gemini_does_not_know_goes_to_the_next(
-    providers: ProviderServer, verb: str
-) -> None:
-    """Its SDK says so with pydantic's error, before a request."""
-    down, last = serve(providers, "openai", status=503), serve(providers, "openai", "heard")
-    google = serve(providers, "google", "no")
-    strict = gemini(base_url=google.url)
-    chain = FallbackChatModel(model_at(down), strict, model_at(last))
-    answer = await ask(chain.bind(max_completion_tokens=9), verb, "hi")
-    marks = [one.get("kind") for one in answer.response_metadata["fallback"]["attempts"]]
-    assert marks == ["overloaded", "unsupported", None]
-    assert not google.requests
 
 
 @pytest.mark.parametrize("setting", [{"seed": 1}, {"user": "u"}])
