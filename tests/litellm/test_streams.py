@@ -88,7 +88,6 @@ def test_a_stream_that_works_is_left_alone(
     assert record.outcome == "success"
     assert record.time_to_first_token is not None
     assert stream._hidden_params["fallback"] == record.to_dict()
-
     assert providers["primary"].requests[0].body["stream_options"] == {"include_usage": True}
     assert record.usage is not None
     assert record.usage["total_tokens"] == CHAT_USAGE["total_tokens"]
@@ -96,28 +95,38 @@ def test_a_stream_that_works_is_left_alone(
     assert [getattr(chunk, "usage", None) for chunk in chunks] == [None] * len(chunks)
 
 
-PRE_CONTENT: dict[str, dict[str, Any]] = {
-    "refused": {"status": 529},
-    "cut before any chunk": {"events": [], "cut": True},
-    "cut after the role": {"events": [NO_CONTENT], "cut": True},
-    "error event": {"events": [NO_CONTENT, error_event("server_error")]},
-    "quota event": {"events": [error_event("insufficient_quota", "insufficient_quota")]},
+PAGE = "<html><h1>Sign in</h1></html>"
+# For a stream that says nothing LiteLLM makes up a stop, as at the end of an empty answer.
+PRE_CONTENT: dict[str, tuple[str, dict[str, Any]]] = {
+    "refused": ("overloaded", {"status": 529}),
+    "cut before any chunk": ("connection", {"events": [], "cut": True}),
+    "cut after the role": ("connection", {"events": [NO_CONTENT], "cut": True}),
+    "error event": ("server_error", {"events": [NO_CONTENT, error_event("server_error")]}),
+    "quota event": (
+        "quota",
+        {"events": [error_event("insufficient_quota", "insufficient_quota")]},
+    ),
+    "nothing": ("malformed_response", {"events": []}),
+    "the end alone": ("malformed_response", {"events": ["data: [DONE]"]}),
+    "a page": ("malformed_response", {"events": [PAGE]}),
+    "an error in JSON": ("malformed_response", {"events": [json.dumps(wire.openai_error())]}),
 }
 
 
 @pytest.mark.parametrize("name", PRE_CONTENT)
-def test_a_stream_that_breaks_before_content_is_recovered(
-    name: str, bench: Any, providers: ProviderServer, read: Any
+@pytest.mark.parametrize("asked", [{}, {"stream_options": {"include_usage": True}}])
+def test_a_stream_that_breaks_before_content_is_the_backups(
+    name: str, asked: Any, bench: Any, providers: ProviderServer, read: Any
 ) -> None:
     """(1), (8) Once; nobody sees a chunk of the failed attempt, and headers say who answers."""
-    providers["primary"].reply(Reply(**PRE_CONTENT[name]))
+    kind, reply = PRE_CONTENT[name]
+    providers["primary"].reply(Reply(**reply))
     router, listener = bench.managed()
     chunks: list[Any] = []
-    stream = read(router, chunks)
+    stream = read(router, chunks, **asked)
     assert said(chunks) == "hello from backup"
     assert providers.order == ["primary", "backup"]
-    assert [a.target for a in listener.record.attempts] == ["primary", "backup"]
-    assert listener.record.attempts[0].kind is not None
+    assert listener.kinds == [kind, None]
     assert listener.record.usage["total_tokens"] == CHAT_USAGE["total_tokens"]
     assert len(listener.switches) == 1
     assert stream._hidden_params["fallback"]["answered_by"] == "backup"
@@ -134,10 +143,8 @@ def test_a_chain_of_breaking_streams_asks_each_once(
     providers["second"].fail(500)
     providers["third"].reply(Reply(events=[error_event("server_error")]))
     router, listener = bench.managed(models=bench.chain("first", "second", "third"))
-
     with pytest.raises(openai.APIError) as caught:
         read(router, [])
-
     assert providers.order == ["first", "second", "third"]
     assert listener.record.outcome == "exhausted"
     assert vars(caught.value)["record"] is not None
@@ -156,37 +163,11 @@ def test_nothing_of_a_failed_attempt_is_left(
     read(router, fine, **asked)
     providers["primary"].reply(Reply(events=[NO_CONTENT, costly], cut=True))
     chunks: list[Any] = []
-
     read(router, chunks, **asked)
-
     assert said(chunks) == "hello from backup"
     assert len(chunks) == len(fine)
     assert [*listener.contents[-1].output] == chunks
     assert listener.records[-1].usage is None
-
-
-SILENT: dict[str, dict[str, Any]] = {
-    "nothing": {"events": []},
-    "the end alone": {"events": ["data: [DONE]"]},
-    "a page": {"events": ["<html><h1>Sign in</h1></html>"]},
-    "an error in JSON": {"events": [json.dumps(wire.openai_error())]},
-}
-
-
-@pytest.mark.parametrize("name", SILENT)
-@pytest.mark.parametrize("asked", [{}, {"stream_options": {"include_usage": True}}])
-def test_a_stream_that_says_nothing_is_no_answer(
-    name: str, asked: Any, bench: Any, providers: ProviderServer, read: Any
-) -> None:
-    """LiteLLM makes up a stop for it, which looks like the end of an empty answer."""
-    providers["primary"].reply(Reply(**SILENT[name]))
-    router, listener = bench.managed()
-    chunks: list[Any] = []
-
-    read(router, chunks, **asked)
-
-    assert said(chunks) == "hello from backup"
-    assert listener.record.attempts[0].kind == "malformed_response"
 
 
 EMPTY: dict[str, list[str]] = {
@@ -206,9 +187,7 @@ def test_an_empty_answer_is_one(
     models = [bench.deployment("primary", 0, model=f"{provider}/m"), bench.deployment("backup", 1)]
     router, listener = bench.managed(models=models)
     chunks: list[Any] = []
-
     stream = read(router, chunks, **asked)
-
     assert said(chunks) == ""
     assert providers.order == ["primary"]
     headers = stream._hidden_params["additional_headers"]
@@ -257,7 +236,6 @@ def test_a_reader_that_stops_early_abandons_the_call(
         await stream.aclose()
 
     run(first_chunk())
-
     assert [record.outcome for record in listener.records] == ["abandoned", "abandoned"]
 
 
@@ -294,21 +272,6 @@ def test_other_endpoints_switch(
         assert listener.record.usage == (MESSAGE_COUNTS if is_anthropic else COUNTS)
 
 
-def test_an_empty_stream_shows_nothing_of_the_one_before(
-    bench: Any, providers: ProviderServer, run: Any
-) -> None:
-    """(8) Who says nothing at all has not answered; the first one's opening stays hidden."""
-    opening = wire.named_event("message_start", message={"id": "m1"})
-    providers["primary"].reply(Reply(events=[opening, OVERLOADED]))
-    providers["backup"].reply(Reply(events=[]))
-    read, _ = messages_of(bench)
-    received: list[bytes] = []
-    with pytest.raises(AnswerRejected, match="no whole stream"):
-        run(read(received))
-    assert not received
-    assert providers.order == ["primary", "backup"]
-
-
 SPEAKING_OF_ERRORS = wire.message_events(
     wire.message_answer(wire.text_block("it says event: error and goes on"))
 )
@@ -320,13 +283,17 @@ WITHOUT_END = SPEAKING_OF_ERRORS[:-1]
     [
         (WITHOUT_END[:2], "malformed_response"),
         ([json.dumps(wire.anthropic_error("Overloaded", "overloaded_error"))], "overloaded"),
-        (["<html><h1>Sign in</h1></html>"], "malformed_response"),
+        ([PAGE], "malformed_response"),
     ],
 )
 def test_what_is_no_stream_of_messages_is_the_backups(
     events: list[str], kind: str, bench: Any, providers: ProviderServer, run: Any
 ) -> None:
-    """One that ends early, an error in JSON and a page are no answers, whatever the status."""
+    """One that ends early, an error in JSON and a page are no answers, whatever the status.
+
+    After content nobody else is asked, and a reader learns that the answer has no end. Where the
+    backup says nothing at all, the first one's opening stays hidden (8).
+    """
     providers["primary"].reply(Reply(events=events))
     read, listener = messages_of(bench)
     received: list[bytes] = []
@@ -335,18 +302,19 @@ def test_what_is_no_stream_of_messages_is_the_backups(
     assert b"backup" in b"".join(received)
     assert listener.record.attempts[0].kind == kind
 
+    providers["primary"].reply(Reply(events=events))
+    providers["backup"].reply(Reply(events=[]))
+    received.clear()
+    with pytest.raises(AnswerRejected, match="no whole stream"):
+        run(read(received))
+    assert not received
 
-def test_a_stream_of_messages_that_is_cut_says_so(
-    bench: Any, providers: ProviderServer, run: Any
-) -> None:
-    """After content nobody else is asked; a reader learns that the answer has no end."""
     providers["primary"].reply(Reply(events=WITHOUT_END))
-    read, listener = messages_of(bench)
-    received: list[bytes] = []
     with pytest.raises(AnswerRejected):
         run(read(received))
     assert b"goes" in b"".join(received)
-    assert listener.record.outcome == "interrupted"
+    assert listener.records[-1].outcome == "interrupted"
+    assert len(providers.order) == 5
 
 
 def messages_of(bench: Any) -> tuple[Any, Any]:
