@@ -174,11 +174,12 @@ _WE_READ_IT = "load_policies() and load_chat_models() read it"
 
 def _differences(reading: Reading) -> tuple[Notice, ...]:
     """Say what Honcho ignores of what our loaders read, and where it sends data instead."""
-    settings, notices = reading.settings, []
-    for name in reading.names:
-        is_ours = name.startswith(_OUR_NAMES) and name.lower() in type(settings).model_fields
-        if is_ours and settings.variable(name) != "":
-            notices.append(Notice(name, "Honcho has no such setting", _WE_READ_IT, effect="hint"))
+    settings = reading.settings
+    notices = [
+        Notice(name, "Honcho has no such setting", _WE_READ_IT, effect="hint")
+        for name in map(str.upper, sorted(settings.model_fields_set))
+        if name.startswith(_OUR_NAMES)
+    ]
     for agent in SLOTS:
         for node in islice(nodes_of(agent, settings), 2):  # it asks no more
             ignored = _ignored(node, settings)

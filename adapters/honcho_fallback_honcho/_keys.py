@@ -64,7 +64,7 @@ def find_key(
     default, credential = defaults.key(transport), defaults.credential(transport)
     if is_home and credential is not None:
         return base_url, credential
-    if is_home and default is not None and not is_placeholder(default.get_secret_value()):
+    if is_home and default is not None and not _is_placeholder(default.get_secret_value()):
         return base_url, api_key(default.get_secret_value(), key_name(transport))
     is_local = transport == "openai_compatible" and is_loopback(base_url)
     if is_local or not home.needs_key:
@@ -82,7 +82,7 @@ def find_key(
     return base_url, MissingKey(str(notices[-1]))
 
 
-def is_placeholder(key: str) -> bool:
+def _is_placeholder(key: str) -> bool:
     """Tell whether a key is one of those that templates and manuals have in a key's place."""
     return key.startswith(("your-", "your_", "<")) or key.endswith("...")
 

@@ -31,7 +31,6 @@ class Reading(NamedTuple):
     chains: dict[str, tuple[Target, ...]]
     notices: tuple[Notice, ...]
     settings: Settings  # that they were read from
-    names: tuple[str, ...]  # that are set, those of the file included
 
 
 class LoadOptions(TypedDict, total=False):
@@ -65,13 +64,12 @@ def read_settings(
     """Read every agent's chain; return what is wrong as notices instead of logging it."""
     environ, file = read_environ(source, env_file), read_file(toml)
     settings = checked(environ, file, credentials)
-    names = (*environ, *map(str.upper, file))
-    notices = [*find_misnamed(names)]
+    notices = [*find_misnamed((*environ, *file))]
     chains: dict[str, tuple[Target, ...]] = {}
     for agent in SLOTS:
         chains[agent], wrong = read_chain(agent, settings)
         notices += wrong
-    return Reading(chains, merged(notices), settings, names)
+    return Reading(chains, merged(notices), settings)
 
 
 def _load(  # noqa: PLR0913 # LoadOptions, one by one: Python refuses any other

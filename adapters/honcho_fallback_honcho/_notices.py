@@ -56,6 +56,5 @@ def find_misnamed(names: Iterable[str]) -> Iterator[Notice]:
         right = [f"{prefix}{underscores}{rest}" for prefix in _FAMILIES[family]]
         fix = "the MCP server asks no model of its own; remove it"
         if right:
-            others = f", and likewise {', '.join(right[1:])}"
-            fix = f"the name is {right[0]}{others}"
+            fix = f"the name is {right[0]}, and likewise {', '.join(right[1:])}"
         yield Notice(name, "Honcho ignores it", fix)

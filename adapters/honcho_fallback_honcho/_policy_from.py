@@ -63,23 +63,21 @@ def policy_from(  # noqa: PLR0913 # as Honcho's own call names them
         FallbackConfigError: The object has no model or an unknown transport, or an option is out
             of range.
     """
-    nodes: list[Any] = []
+    targets: list[Target] = []
     while model_config is not None:
-        nodes.append(model_config)
+        targets.append(_target_from(model_config, targets))
         model_config = getattr(model_config, "fallback", None)
-    if not nodes:
+    if not targets:
         fix = "pass Honcho's ModelConfig or ConfiguredModelSettings"
         raise FallbackConfigError.about("model_config", "got None", fix)
-    targets: list[Target] = []
-    for node in nodes:
-        targets.append(_target_from(node, targets))
     config = _DEFAULT if config is None else config.replace(rules=[*config.rules, *_DEFAULT.rules])
     if not enable_retry or retry_attempts == 1:
         # One request is the primary's, and its own error comes out.
         config = config.replace(max_attempts=1, must_not_degrade=True, on_exhausted="last")
     elif retry_attempts != config.max_attempts:
         config = config.replace(max_attempts=retry_attempts)
-    return policy_of(targets, config, agent, observers, max(map(_timeout_from, nodes)))
+    longest = max(_timeout_from(target.client) for target in targets)
+    return policy_of(targets, config, agent, observers, longest)
 
 
 def _target_from(node: Any, before: list[Target]) -> Target:
