@@ -160,8 +160,7 @@ class FallbackModel(Model):
 
         def ask(attempt: Attempt) -> AsyncIterator[TResponseStreamEvent]:
             events = attempt.target.client.stream_response(**self._fitted(request, attempt))
-            is_replaceable = self._partial == "replace"
-            return _in_order(events, attempt.target, is_replaceable=is_replaceable)
+            return _in_order(events, attempt.target, is_replaceable=self._partial == "replace")
 
         call = self._start(request)
         async with aclosing(self.policy.astream(ask, run=call, partial=self._partial)) as events:
@@ -213,12 +212,7 @@ class FallbackModel(Model):
         # A response that nobody here made is taken for the primary's.
         keeper = _MADE_AT.get(request.previous_response_id or "")
         keeper = keeper if keeper in places else home
-        kept = {
-            "previous_response_id": request.previous_response_id,
-            "conversation": request.conversation_id,
-            "prompt": request.prompt,
-            "input": request.input,
-        }
+        asked = {**request._asdict(), "conversation": request.conversation_id}
         settings = {name: getattr(request.model_settings, name) for name in _EXTRA}
         reasons = dict[int, str]()
         for position, place in enumerate(places):
@@ -227,11 +221,12 @@ class FallbackModel(Model):
                 is_responses, _ = place
                 own = (FunctionTool, CustomTool) if is_responses else (FunctionTool,)
                 tools = [{"type": one.name} for one in request.tools if not isinstance(one, own)]
-                why = bound_to({**kept, "tools": tools})
-            if why is None and required and place == home:
-                route = route_in(settings, self.policy.targets[position].model)
-                lack = f"it lacks the label {min(required)!r} where {route} may lead elsewhere"
-                why = lack if route else None
+                why = bound_to({**asked, "tools": tools})
+            target = self.policy.targets[position]
+            if place == home and required and (route := route_in(settings, target.model)):
+                why = (
+                    why or f"it lacks the label {min(required)!r} where {route} may lead elsewhere"
+                )
             if why is not None:
                 reasons[position] = why
         return reasons or None
