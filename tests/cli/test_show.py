@@ -126,39 +126,37 @@ def test_names_are_text_and_fit_the_terminal() -> None:
     assert max(map(cell_len, text.splitlines())) <= 80
 
 
-def test_calls_stand_in_the_order_in_which_they_began() -> None:
-    """Several processes may have written to one file; the numbers are those of the lines."""
-    records = [at(2, call_id="b"), at(1, call_id="a")]
-    assert chosen(records=records) == ["a", "b"]
-    assert chosen("--call", "1", records=records) == ["b"]
-
-
 def test_calls_are_chosen_by_what_they_are() -> None:
-    """By agent, by outcome, by a switch, by how many there are at the end, and by all together."""
+    """By agent, by outcome, by a switch, by how many there are at the end, and by all together.
+
+    They stand in the order in which they began: several processes may have written to one file.
+    """
+    early, late = at(1, call_id="a"), at(2, call_id="b")
+    assert chosen(records=[late, early]) == ["a", "b"]
+    assert chosen("--call", "1", records=[late, early]) == ["b"]
     records = [
         at(minute, record, call_id=outcome, agent="odd" if minute % 2 else "even")
         for minute, (outcome, record) in enumerate(EVERY_OUTCOME.items())
     ]
     names = [*EVERY_OUTCOME]
-    switched = ["success", "exhausted", "cancelled", "interrupted"]
-    assert chosen("--agent", "odd", records=records) == names[1::2]
-    assert chosen("--agent", "odd", "--agent", "even", records=records) == names
-    assert chosen("--outcome", "running", "--outcome", "success", records=records) == [
-        "success",
-        "running",
-    ]
-    assert chosen("--switched", records=records) == switched
-    assert chosen("--last", "2", records=records) == names[-2:]
-    assert chosen("--agent", "odd", "--switched", "--last", "1", records=records) == ["cancelled"]
-    assert chosen("--call", "rejected", records=records) == ["rejected"]
-    assert chosen("--call", "4", records=records) == [names[3]]
+    for options, wanted in {
+        "--agent odd": names[1::2],
+        "--agent odd --agent even": names,
+        "--outcome running --outcome success": ["success", "running"],
+        "--switched": ["success", "exhausted", "cancelled", "interrupted"],
+        "--last 2": names[-2:],
+        "--agent odd --switched --last 1": ["cancelled"],
+        "--call rejected": ["rejected"],
+        "--call 4": [names[3]],
+    }.items():
+        assert chosen(*options.split(), records=records) == wanted
 
 
 def test_one_call_in_detail(saved: Path) -> None:
     """When it began, and the record in words."""
-    text = show(saved, "--call", "8", columns=120).stdout
-    assert text == f"8. 2026-11-22 13:07:00\n{WAITED.explain()}\n"
-    assert show(saved, "--call", WAITED.call_id, columns=120).stdout == text
+    for call_id in ("8", WAITED.call_id):
+        text = show(saved, "--call", call_id, columns=120).stdout
+        assert text == f"8. 2026-11-22 13:07:00\n{WAITED.explain()}\n"
 
 
 def test_json_holds_figures_and_calls(saved: Path) -> None:

@@ -38,7 +38,6 @@ each_notebook = pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path
 
 
 def code_cells(notebook: NotebookNode) -> list[NotebookNode]:
-    """Return the cells that are run."""
     return [cell for cell in notebook.cells if cell.cell_type == "code"]
 
 
@@ -82,8 +81,7 @@ def test_what_is_kept_is_one_run_of_a_readable_notebook(path: Path) -> None:
 @each_notebook
 def test_nothing_of_a_machine_is_kept(path: Path) -> None:
     """No path, no port, no address in memory, no key, no host."""
-    text = path.read_text("utf-8")
-    host = socket.gethostname()
+    text, host = path.read_text("utf-8"), socket.gethostname()
     assert OF_A_MACHINE.findall(text) == []
     assert len(host) < 8 or host not in text  # a short name may well be a word
 
