@@ -233,6 +233,7 @@ def test_a_peers_parameters() -> None:
 PLAIN = FallbackConfig(wait=0.25, timeout=20)
 STREAM: dict[str, Any] = {"stream": True}
 SILENT: dict[str, Any] = {"kind": "silent"}
+DROPPED: dict[str, Any] = {"kind": "dropped", "delay": 0.5}
 TOKENS = {"input_tokens": 1_000_000, "output_tokens": 100_000}
 PRICE = {"per_million_input": 2.0, "per_million_output": 10.0}
 
@@ -323,49 +324,45 @@ def test_a_share_fails_and_the_others_are_answered(kind: str) -> None:
     assert report.requests[FALLBACK] == report.wasted
 
 
-def test_nobody_hangs_for_ever() -> None:
-    """Without a timeout a silent target ends when its phase does, or when the kernel gives up."""
-    config = FallbackConfig(timeout=None)
-    assert took(only(SILENT, {"kind": "up", "starts": 50}, config=config)) == [50.0, 2.0]
-    assert took(only(SILENT, config=config)) == [7200.0, 2.0]
+LATE = {"after_content": True}
+SLOW = {"kind": "slow", "factor": 4}
+TIMES: list[tuple[tuple[dict[str, Any], ...], dict[str, Any], bool, list[float], str]] = [
+    # Without a timeout a silent target ends when its phase does, or when the kernel gives up.
+    ((SILENT, {"kind": "up", "starts": 50}), {"timeout": None}, False, [50.0, 2.0], "success"),
+    ((SILENT,), {"timeout": None}, False, [7200.0, 2.0], "success"),
+    # A stream is bound up to its first content, which begins after a quarter of its time.
+    ((SLOW,), {"timeout": 1.1}, True, [4.0], "success"),
+    ((SLOW,), {"timeout": 0.8}, True, [0.8, 2.0], "success"),
+    ((SLOW,), {"first_token_timeout": 0.8}, True, [0.8, 2.0], "success"),
+    ((SLOW,), {"first_token_timeout": 0.8}, False, [4.0], "success"),  # it has no first token
+    # After content nobody else is asked; fifteen seconds of content are no silence of two.
+    ((SILENT | LATE,), {"idle_timeout": 2.0}, True, [2.25], "interrupted"),
+    ((SILENT | LATE,), {}, True, [7200.25], "interrupted"),
+    (({"kind": "slow", "factor": 20},), {"idle_timeout": 2.0}, True, [20.0], "success"),
+    ((DROPPED | LATE | {"delay": 9.0},), {"idle_timeout": 2.0}, True, [9.25], "interrupted"),
+    # Before content the policy switches; after it the error is the caller's.
+    ((failing(),), {}, True, [0.5, 2.0], "success"),
+    ((DROPPED,), {}, True, [0.5, 2.0], "success"),
+    ((failing(**LATE),), {}, True, [0.75], "interrupted"),
+    ((DROPPED | LATE,), {}, True, [0.75], "interrupted"),
+    ((failing(**LATE),), {}, False, [0.5, 2.0], "success"),  # not streamed: no content
+    ((DROPPED | LATE,), {}, False, [0.5, 2.0], "success"),
+]
 
 
-def test_a_stream_is_bound_up_to_its_first_content() -> None:
-    """A timeout of 1.1 s lets a stream of 4 s end whose content begins after a second."""
-    slow = {"kind": "slow", "factor": 4}
-    record = only(slow, config=FallbackConfig(timeout=1.1), traffic=STREAM)
-    assert (record.answered_by, took(record)) == (PRIMARY, [4.0])
-    assert record.time_to_first_token == pytest.approx(1.0)
-    assert took(only(slow, config=FallbackConfig(timeout=0.8), traffic=STREAM)) == [0.8, 2.0]
-    tokens = FallbackConfig(first_token_timeout=0.8)
-    assert took(only(slow, config=tokens, traffic=STREAM)) == [0.8, 2.0]
-    assert took(only(slow, config=tokens)) == [4.0]  # what is not streamed has no first token
-
-
-def test_idle_timeout_ends_a_stream_that_falls_silent_and_no_other() -> None:
-    """After content nobody else is asked; fifteen seconds of content are no silence of two."""
-    phase = {**SILENT, "after_content": True}
-    record = only(phase, config=FallbackConfig(idle_timeout=2.0), traffic=STREAM)
-    assert (record.outcome, took(record)) == ("interrupted", [2.25])
-    assert record.time_to_first_token == 0.25
-    patient = only(phase, config=FallbackConfig(), traffic=STREAM)
-    assert (patient.outcome, took(patient)) == ("interrupted", [7200.25])
-    slow = {"kind": "slow", "factor": 20}
-    record = only(slow, config=FallbackConfig(idle_timeout=2.0), traffic=STREAM)
-    assert (record.outcome, took(record)) == ("success", [20.0])
-    late = {"kind": "dropped", "delay": 9.0, "after_content": True}
-    record = only(late, config=FallbackConfig(idle_timeout=2.0), traffic=STREAM)
-    assert record.attempts[0].kind is FailureKind.CONNECTION
-
-
-@pytest.mark.parametrize("phase", [failing(), {"kind": "dropped", "delay": 0.5}])
-def test_after_content_a_stream_breaks_for_good(phase: dict[str, Any]) -> None:
-    """Before content the policy switches; after it the error is the caller's."""
-    late = {**phase, "after_content": True}
-    record = only(late, config=FallbackConfig(), traffic=STREAM)
-    assert (record.outcome, took(record)) == ("interrupted", [0.75])
-    assert only(phase, config=FallbackConfig(), traffic=STREAM).outcome == "success"
-    assert took(only(late, config=FallbackConfig())) == [0.5, 2.0]  # not streamed: no content
+@pytest.mark.parametrize(("phases", "options", "stream", "seconds", "outcome"), TIMES)
+def test_what_a_bad_day_costs_in_time(
+    phases: Any, options: dict[str, Any], stream: bool, seconds: list[float], outcome: str
+) -> None:
+    """Each limit ends what it is about and no more, and so does the end of a phase."""
+    record = only(*phases, config=FallbackConfig(**options), traffic={"stream": stream})
+    assert (took(record), record.outcome) == (seconds, outcome)
+    had_content = stream and len(seconds) == 1
+    quarter = phases[0].get("factor", 1) / 4
+    first = quarter if had_content else seconds[0] + 0.5
+    assert record.time_to_first_token == (pytest.approx(first) if stream else None)
+    if phases[0]["kind"] == "dropped":
+        assert record.attempts[0].kind is FailureKind.CONNECTION
 
 
 def test_prices() -> None:

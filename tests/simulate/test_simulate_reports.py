@@ -13,7 +13,6 @@ import pytest
 from typer.testing import CliRunner
 
 from honcho_fallback import Cooldown, FallbackConfig, FallbackConfigError
-from honcho_fallback.cli import _simulate
 from honcho_fallback.cli._app import app
 from honcho_fallback.simulate import (
     Comparison,
@@ -371,14 +370,3 @@ def test_a_mistake_is_status_2_and_one_line(args: tuple[str, ...], message: str)
     result = run(*args)
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
-
-
-def test_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C ends with 130 and no traceback, as with the other commands."""
-
-    def interrupt(*_: object, **__: object) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(_simulate, "compare", interrupt)
-    result = run("outage")
-    assert (result.exit_code, result.output) == (130, "")

@@ -190,17 +190,6 @@ def test_google_fails_in_its_own_form(providers: ProviderServer) -> None:
         assert models.generate_content(model="gemini-2.5-flash", contents="hi").text
 
 
-def test_an_exception_of_ones_own_is_raised_as_it_is() -> None:
-    """The HTTP client lets it out; what an SDK makes of it is the SDK's matter."""
-    error = KeyError("a bug")
-    with (
-        httpx.Client(transport=FaultTransport().on(1, error=error)) as client,
-        pytest.raises(KeyError) as caught,
-    ):
-        client.get("http://localhost/")
-    assert caught.value is error
-
-
 def test_clients_of_both_lineages_may_share_one(providers: ProviderServer) -> None:
     """One schedule counts the requests of several clients, whichever httpx they are of."""
     transport = FaultTransport().on(2, status=503)
@@ -214,7 +203,10 @@ def test_clients_of_both_lineages_may_share_one(providers: ProviderServer) -> No
 
 
 def test_the_transport_inside_is_asked_and_closed() -> None:
-    """What does not fail goes out by the transport that was given, which ends with the client."""
+    """What does not fail goes out by the one that was given, which ends with the client.
+
+    An exception of one's own is raised as it is; what an SDK makes of it is the SDK's matter.
+    """
     closed: list[str] = []
 
     class Inside(httpx.BaseTransport):
@@ -224,8 +216,13 @@ def test_the_transport_inside_is_asked_and_closed() -> None:
         def close(self) -> None:
             closed.append("inside")
 
-    with httpx.Client(transport=FaultTransport(Inside()).on(1, status=503)) as client:
+    error = KeyError("a bug")
+    transport = FaultTransport(Inside()).on(1, status=503).on(3, error=error)
+    with httpx.Client(transport=transport) as client:
         assert [client.get("http://localhost/").status_code for _ in range(2)] == [503, 200]
+        with pytest.raises(KeyError) as caught:
+            client.get("http://localhost/")
+    assert caught.value is error
     assert closed == ["inside"]
 
 
