@@ -144,7 +144,7 @@ def options(
 def credential_refresh(call: CallState, failure: Failure) -> PendingAction | None:
     """Return the refresh that may help: after a 401, or a 403 about credentials, once."""
     credential = call.attempt.target.credential
-    if call.refreshed or credential is None or isinstance(credential, ApiKey):
+    if "refresh" in call.recovered or credential is None or isinstance(credential, ApiKey):
         return None
     if failure.kind is not FailureKind.AUTHENTICATION:
         return None
@@ -156,7 +156,7 @@ def credential_refresh(call: CallState, failure: Failure) -> PendingAction | Non
 def transport_rebuild(call: CallState, failure: Failure) -> PendingAction | None:
     """Return how a new transport may help the primary, once."""
     recovery, attempt = call.policy.config.transport_recovery, call.attempt
-    if recovery is None or call.transport_recovered or attempt.is_fallback:
+    if recovery is None or "rebuild" in call.recovered or attempt.is_fallback:
         return None
     return recovery.action(attempt.target, failure, call.failures_at(attempt.position))
 

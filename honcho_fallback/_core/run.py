@@ -503,10 +503,7 @@ class FallbackRun:
 
     def _recover(self, action: PendingAction, now: float) -> None:
         call = self._call
-        if action.what == "refresh":
-            call.refreshed = True
-        else:
-            call.transport_recovered = True
+        call.recovered |= {action.what}
         call.pending, call.note = action, action.note
         call.extra_attempts += 1
         position, number = call.attempt.position, call.attempt.number + 1
@@ -569,7 +566,7 @@ class FallbackRun:
         target = policy.chain[position]
         call.limit = None
         if target is not call.attempt.target:
-            call.refreshed = call.transport_recovered = False
+            call.recovered = frozenset()
         if target.credential is not None:
             call.generation = refresh_of(target.credential).generation
         if config.retry_budget is not None and not call.failures_at(position):

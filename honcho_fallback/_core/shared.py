@@ -338,20 +338,17 @@ class Cooldown:
 
 
 _FIRST = CooldownChoice()
-_AFTER = 3
 
 
 def _failures_by_kind(after: Any) -> Mapping[FailureKind, int]:
-    every, per_kind = "all but a timeout", after
-    given: dict[Any, Any] = {every: after}
-    if isinstance(per_kind, Mapping):
-        given = {every: _AFTER, **after}
-    for kind, count in given.items():
-        if type(count) is not int or count < 1 or kind not in {every, *FailureKind}:
-            fix = "pass a whole number, 1 or more, or one per kind, such as {'timeout': 2}"
-            raise FallbackConfigError.about("after", f"got {shown(after)}", fix)
-    counts = dict.fromkeys(FailureKind, int(given.pop(every))) | {FailureKind.TIMEOUT: 1}
-    return counts | {FailureKind(kind): int(count) for kind, count in given.items()}
+    usual, named = (3, after) if isinstance(after, Mapping) else (after, {})
+    counts: dict[FailureKind, Any] = dict.fromkeys(FailureKind, usual)
+    counts |= {FailureKind.TIMEOUT: 1, **named}  # a kind's word is the kind itself
+    are_numbers = all(type(count) is int and count >= 1 for count in counts.values())
+    if are_numbers and counts.keys() == {*FailureKind}:
+        return counts
+    fix = "pass a whole number, 1 or more, or one per kind, such as {'timeout': 2}"
+    raise FallbackConfigError.about("after", f"got {shown(after)}", fix)
 
 
 class _Warm(NamedTuple):

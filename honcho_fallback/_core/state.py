@@ -90,11 +90,10 @@ class CallState:
     # I/O that comes before the attempt at hand or after the end, and whom it may go to then.
     pending: PendingAction | None = None
     positions_after_pending: Sequence[int] = ()
-    # Recoveries of the target at hand: whether it had its new credential (of which generation the
-    # first was) or its new transport; the requests after them are on top of max_attempts.
-    refreshed: bool = False
+    # What recoveries the target at hand had, and of which generation its first credential was; the
+    # requests after them are on top of max_attempts.
+    recovered: frozenset[str] = frozenset()
     generation: int = 0
-    transport_recovered: bool = False
     extra_attempts: int = 0
     clients: Mapping[int, Any] = field(init=False)  # whose transport was rebuilt
 

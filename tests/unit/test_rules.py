@@ -304,7 +304,7 @@ def test_a_recovery_is_listed_once() -> None:
     """The guards of the call say what was tried; each is tried once on a target."""
     call = failed(DENIED, FallbackConfig(), Target(P, credential=Key()), TWO)
     assert kinds(options_of(call)) == ["Recover", "SwitchTo", "Stop"]
-    call.refreshed = True
+    call.recovered = frozenset({"refresh"})
     assert kinds(options_of(call)) == ["SwitchTo", "Stop"]
 
 
