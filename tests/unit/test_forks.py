@@ -4,65 +4,32 @@ from __future__ import annotations
 
 import os
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from honcho_fallback import Cooldown, FallbackPolicy, RetryBudget, Target
+from honcho_fallback import Cooldown, FallbackPolicy, RetryBudget, Sessions, Target
 from honcho_fallback.stores import CooldownReport, renew_after_fork
 from honcho_fallback.testing import StatusError
 from tests.helpers.forked import FORKS, in_child
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Generator
+    from collections.abc import Generator
 
 pytestmark = FORKS
 
 
-class Gate:
-    """Stop whoever passes it once it is shut, until it is opened."""
-
-    def __init__(self) -> None:
-        self.is_shut = False
-        self.reached, self.opened = threading.Event(), threading.Event()
-
-    def pass_through(self) -> None:
-        if self.is_shut:
-            self.reached.set()
-            self.opened.wait(30)
-
-
-class SlowName(str):
-    """A name whose hash, which is asked for under a lock, waits at a gate."""
-
-    __slots__ = ("gate",)
-    gate: Gate
-
-    def __hash__(self) -> int:
-        self.gate.pass_through()
-        return str.__hash__(self)
-
-
-def slow(name: str, gate: Gate) -> SlowName:
-    made = SlowName(name)
-    made.gate = gate
-    return made
-
-
 @contextmanager
-def at(gate: Gate, work: Callable[[], object]) -> Generator[None, None, None]:
-    """Have a thread in the middle of its work, at a gate."""
-    thread = threading.Thread(target=work, daemon=True)
-    gate.is_shut = True
-    thread.start()
-    assert gate.reached.wait(10)
-    gate.is_shut = False
-    try:
-        yield
-    finally:
-        gate.opened.set()
-        thread.join()
+def taken(lock: Any) -> Generator[None, None, None]:
+    """Have another thread in the middle of what a lock is for."""
+    with ThreadPoolExecutor(1) as other:
+        other.submit(lock.acquire).result()
+        try:
+            yield
+        finally:
+            other.submit(lock.release).result()
 
 
 def down(identity: str, seconds: float | None = None) -> CooldownReport:
@@ -71,21 +38,20 @@ def down(identity: str, seconds: float | None = None) -> CooldownReport:
 
 def test_a_child_gets_through_a_cooldown_that_a_thread_was_in() -> None:
     """It keeps what is known, and has a lock of its own; the parent goes on with its."""
-    cooldown, gate = Cooldown(), Gate()
+    cooldown = Cooldown()
     cooldown.update_and_select([down("a", 60)], [], 0)
-    keys = [slow("other", gate)]
-    with at(gate, lambda: cooldown.update_and_select([], [keys], 1, None)):
+    with taken(cooldown._lock):
         said = in_child(lambda: cooldown.update_and_select([], [["a"], ["b"]], 1, None))
     assert said == str(cooldown.update_and_select([], [["a"], ["b"]], 1, None))
     assert "place=1" in said
 
 
-def test_a_child_gets_through_a_retry_budget_that_a_thread_was_in() -> None:
-    """The repeats of all threads are counted under one lock."""
-    budget, gate = RetryBudget(), Gate()
-    name = slow("a", gate)
-    with at(gate, lambda: budget.first(name, 0)):
+def test_a_child_gets_through_a_retry_budget_and_sessions_that_a_thread_was_in() -> None:
+    """The repeats of all threads are counted under one lock, and so is where they stay."""
+    budget, sessions = RetryBudget(), Sessions()
+    with taken(budget._lock), taken(sessions._lock):
         assert in_child(lambda: budget.repeat("b", 1)) == "True"
+        assert in_child(lambda: sessions.answered("b", 1, 0.0, None)) == "None"
     assert budget.repeat("a", 1)
 
 
@@ -101,7 +67,7 @@ def test_the_parents_probe_does_not_keep_the_child_away() -> None:
 
 def test_a_child_does_not_wait_for_its_parents_refresh() -> None:
     """No thread of the child makes it: the child makes one of its own."""
-    gate = Gate()
+    begun, may_end = threading.Event(), threading.Event()
 
     class Credential:
         token = "old"
@@ -110,23 +76,25 @@ def test_a_child_does_not_wait_for_its_parents_refresh() -> None:
             return self.token
 
         def refresh(self) -> None:
-            gate.pass_through()
+            if os.getpid() == parent:
+                begun.set()
+                may_end.wait(30)
             self.token = "new"
 
-    credential = Credential()
+    parent, credential = os.getpid(), Credential()
     policy = FallbackPolicy([Target("a", credential=credential)])
-
-    def call() -> str:
-        return policy.call(ask)
 
     def ask(_: Any) -> str:
         if credential.get() == "old":
             raise StatusError(401)
         return "hello"
 
-    with at(gate, call):
-        assert in_child(call) == "hello"
-    assert call() == "hello"
+    with ThreadPoolExecutor(1) as other:
+        waiting = other.submit(policy.call, ask)
+        assert begun.wait(10)
+        said = in_child(lambda: policy.call(ask))
+        may_end.set()
+        assert (said, waiting.result()) == ("hello", "hello")
 
 
 def test_a_store_of_ones_own_can_have_the_same() -> None:

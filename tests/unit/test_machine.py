@@ -180,27 +180,22 @@ class Histories(RuleBasedStateMachine, FallbackObserver):
     run: FallbackRun
 
     @initialize(
-        length=st.integers(1, 4),
-        max_attempts=st.one_of(st.none(), st.integers(1, 6)),
-        switch_after=st.integers(1, 3),
-        wait=st.sampled_from([0.0, 1.5]),
-        windows=st.lists(st.one_of(st.none(), st.integers(1, 3)), min_size=4, max_size=4),
+        windows=st.lists(st.one_of(st.none(), st.integers(1, 3)), min_size=1, max_size=4),
+        options=st.fixed_dictionaries(
+            {
+                "max_attempts": st.one_of(st.none(), st.integers(1, 6)),
+                "switch_after": st.integers(1, 3),
+                "wait": st.sampled_from([0.0, 1.5]),
+            }
+        ),
         unfit=st.sets(st.integers(0, 3), max_size=3),
     )
-    def start(
-        self,
-        length: int,
-        max_attempts: int | None,
-        switch_after: int,
-        wait: float,
-        windows: list[int | None],
-        unfit: set[int],
-    ) -> None:
+    def start(self, windows: list[int | None], options: Any, unfit: set[int]) -> None:
         self.finished: list[CallRecord] = []
+        length = len(windows)
         chain = [Target(f"t{n}", context_window=windows[n]) for n in range(length)]
-        config = FallbackConfig(max_attempts=max_attempts, switch_after=switch_after, wait=wait)
-        policy = FallbackPolicy(chain, config, observers=[self])
-        self.limit = max_attempts or max(3, (length - 1) * switch_after + 1)
+        policy = FallbackPolicy(chain, FallbackConfig(**options), observers=[self])
+        self.limit = options["max_attempts"] or max(3, (length - 1) * options["switch_after"] + 1)
         self.unfit = {position for position in unfit if position < length}
         if len(self.unfit) == length:
             self.unfit = set()
