@@ -26,12 +26,8 @@ from honcho_fallback.stores import CooldownChoice
 from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
-
-LOGGER = logging.getLogger("honcho_fallback")
 
 
 class Provider:
@@ -138,12 +134,13 @@ def test_a_rest_has_one_line_at_its_beginning_and_one_at_its_end(
         chat.call(provider)
     (line,) = lines_with(caplog, "resting")
     assert line.pop("call_id")
+    until = datetime.fromtimestamp(int(clock.time() + 30), UTC)
+    assert datetime.fromisoformat(line.pop("until")) == until
     assert line == {
         "agent": "judge",
         "primary": "primary",
         "resting": "primary",
         "fallback": "fallback",
-        "until": line["until"],
         "reason": "authentication,StatusError,401",
     }
     clock.advance(31)
@@ -163,19 +160,17 @@ def test_a_rest_has_one_line_at_its_beginning_and_one_at_its_end(
     assert written(caplog) == []
 
 
-def test_the_line_says_until_when_it_rests(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """In UTC; and a rest that is longer than the one before has a line of its own."""
+def test_a_longer_rest_has_a_line_of_its_own(
+    clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A probe failed, and the rest is twice as long as the one before."""
     asked, provider = policy(cooldown=Cooldown(base=30)), Provider(primary=StatusError(401))
-    asked.call(provider)
-    begun = clock.time()
-    asked.call(provider)
-    clock.advance(31)  # a probe, which fails
-    again = clock.time()
-    asked.call(provider)
-    asked.call(provider)
-    until = [datetime.fromisoformat(one["until"]) for one in lines_with(caplog, "resting")]
-    expected = [begun + 30, again + 60]
-    assert until == [datetime.fromtimestamp(int(one), UTC) for one in expected]
+    for _ in range(2):
+        asked.call(provider)
+        asked.call(provider)
+        clock.advance(31)
+    first, second = (datetime.fromisoformat(one["until"]) for one in lines_with(caplog, "resting"))
+    assert (second - first).total_seconds() == pytest.approx(61, abs=1)
 
 
 def test_a_fallback_that_rests_has_its_lines_too(
@@ -246,17 +241,16 @@ class Elsewhere:
 def test_what_others_learned_has_a_line_without_their_reason(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Another process met the failure; and a store's endless rest breaks no call."""
+    """Another process met the failure; and a store's endless rest breaks no call.
+
+    A rest that is over while others probe is nothing new.
+    """
+    policy(cooldown=Elsewhere(0)).call(Provider())
+    assert written(caplog) == []
     asked = policy(cooldown=Elsewhere(inf))
     assert [asked.call(Provider()) for _ in range(3)] == ["fallback"] * 3
     (line,) = lines_with(caplog, "resting")
     assert line["reason"] == "elsewhere"
-
-
-def test_a_probe_under_way_is_no_rest(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    """Its rest is over; what the calls beside a probe do is nothing new."""
-    policy(cooldown=Elsewhere(0)).call(Provider())
-    assert written(caplog) == []
 
 
 def test_targets_without_number_fill_no_memory(clock: Clock) -> None:
@@ -309,20 +303,17 @@ def test_a_service_that_configured_nothing_sees_when_and_how_bad(tmp_path: Any) 
         assert line["time"].endswith("+00:00")
 
 
-@pytest.fixture
-def configured() -> Iterator[io.StringIO]:
-    """Log as an application does that has a format of its own."""
-    stream = io.StringIO()
-    handler = logging.StreamHandler(stream)
-    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
-    LOGGER.addHandler(handler)
-    yield stream
-    LOGGER.removeHandler(handler)
-
-
-def test_who_has_a_format_has_no_time_twice(clock: Clock, configured: io.StringIO) -> None:
+def test_who_has_a_format_has_no_time_twice(clock: Clock) -> None:
     """Time and level are the handler's matter, where there is one."""
-    with redirect_stderr(io.StringIO()) as stderr:
-        policy().call(Provider(primary=StatusError(503)))
+    configured = io.StringIO()
+    handler = logging.StreamHandler(configured)
+    handler.setFormatter(logging.Formatter("%(levelname)s %(message)s"))
+    logger = logging.getLogger("honcho_fallback")
+    logger.addHandler(handler)
+    try:
+        with redirect_stderr(io.StringIO()) as stderr:
+            policy().call(Provider(primary=StatusError(503)))
+    finally:
+        logger.removeHandler(handler)
     assert configured.getvalue().startswith("WARNING agent=chat primary=primary failed=")
     assert stderr.getvalue() == ""

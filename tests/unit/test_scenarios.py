@@ -30,7 +30,7 @@ from tests.helpers.scenarios import (
     P,
     Scenario,
 )
-from tests.helpers.scripted import DRIVERS, asked_by, repeating
+from tests.helpers.scripted import DRIVERS, asked_by, pair, repeating
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
@@ -63,18 +63,13 @@ def test_scenario(scenario: Scenario, driver: str) -> None:
 
 def test_exhaustion_carries_every_error_the_record_and_the_last_cause() -> None:
     """HON-043, HON-004: callers can catch the providers' own types, and see the attempts."""
-    script = repeating(primary=[ERROR_429], fallback=[ERROR_503])
-    policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig(wait=0))
     with pytest.raises(FallbackExhausted) as caught:
-        policy.call(script.ask)
+        pair().call(repeating(primary=[ERROR_429], fallback=[ERROR_503]).ask)
     error = caught.value
     assert error.exceptions == (ERROR_429, ERROR_503, ERROR_503)
     assert error.__cause__ is ERROR_503
-    assert [attempt.kind for attempt in error.attempts] == [
-        "rate_limit",
-        "overloaded",
-        "overloaded",
-    ]
+    kinds = [attempt.kind for attempt in error.attempts]
+    assert kinds == ["rate_limit", "overloaded", "overloaded"]
     assert error.split(lambda member: member is ERROR_429)[0].record is error.record  # type: ignore[union-attr] # it has such a member
 
 
@@ -103,7 +98,7 @@ def test_the_traceback_of_an_exhaustion_can_be_read() -> None:
 @pytest.mark.parametrize("verb", ["call", "acall"])
 def test_what_the_caller_was_handling_keeps_its_traceback(verb: str) -> None:
     """Who asks a model about an error can still log that error when nobody has answered."""
-    policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig(wait=0))
+    policy = pair()
 
     def ask(_: Attempt) -> str:
         try:
@@ -150,7 +145,7 @@ def test_an_ask_that_takes_no_attempt_is_told_what_it_is_called_with(verb: str, 
     def broken(_: Attempt) -> str:
         raise TypeError
 
-    policy = FallbackPolicy([Target(P), Target(F)])
+    policy = pair()
     for function, is_told in ((ask, True), (broken, False)):
         with pytest.raises(TypeError) as caught:
             asked_by(verb, policy, function)
@@ -177,11 +172,10 @@ def test_a_larger_prompt_is_not_sent_where_the_window_is_known_to_be_no_larger()
 def test_a_model_that_lacks_something_is_left_for_the_next_and_rests_nobody() -> None:
     """Where all lack it, the first error comes out: it is about the model that was asked for."""
     lacks, lacks_too = StatusError(400), StatusError(400)
-    config = FallbackConfig(
+    policy = pair(
         cooldown=Cooldown(after=1),
         refine=lambda failure, _: failure._replace(kind=FailureKind.UNSUPPORTED),
     )
-    policy = FallbackPolicy([Target(P), Target(F)], config)
     assert policy.call(repeating(primary=[lacks], fallback=["hello"]).ask) == "hello"
     assert policy.start().attempt.position == 0
     with pytest.raises(StatusError) as caught:
@@ -190,32 +184,24 @@ def test_a_model_that_lacks_something_is_left_for_the_next_and_rests_nobody() ->
 
 
 def test_validate_makes_a_malformed_response_of_an_answer() -> None:
-    """An answer that the validator refuses, or chokes on, goes to the next target."""
+    """What the validator refuses or chokes on goes to the next target; None accepts."""
 
-    def validate(answer: str) -> bool:
+    def validate(answer: str) -> bool | None:
         if answer == "odd":
             raise ValueError(answer)
-        return answer != "junk"
+        return None if answer == "hello" else answer != "junk"
 
     for bad, error in (("junk", "AnswerRejected"), ("odd", "ValueError")):
-        script = repeating(primary=[bad], fallback=["hello"])
-        policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig(validate=validate))
+        policy = pair(validate=validate)
         run = policy.start()
-        assert policy.call(script.ask, run=run) == "hello"
+        assert policy.call(repeating(primary=[bad], fallback=["hello"]).ask, run=run) == "hello"
         first = run.record.attempts[0]
         assert (first.kind, first.error) == ("malformed_response", error)
 
 
-def test_a_validator_that_returns_none_accepts() -> None:
-    """Only False or raising says no, so that a validator may simply raise."""
-    policy = FallbackPolicy([Target(P)], FallbackConfig(validate=lambda _: None))
-    assert policy.call(repeating(primary=["hello"]).ask) == "hello"
-
-
 def test_options_of_one_call_leave_the_policy_alone() -> None:
     """An override holds for its call only, and is validated like the rest."""
-    policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig(wait=0))
-    script = repeating(primary=[ERROR_503], fallback=["hello"])
+    policy, script = pair(), repeating(primary=[ERROR_503], fallback=["hello"])
     with pytest.raises(StatusError):
         policy.call(script.ask, fallback_on={"timeout"}, agent="deriver")
     assert policy.call(script.ask) == "hello"
@@ -224,9 +210,8 @@ def test_options_of_one_call_leave_the_policy_alone() -> None:
 
 def test_the_terms_of_an_attempt_are_handed_to_ask() -> None:
     """`ask` sees its target, its number, whether it is a fallback, and the time it has."""
-    policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig(timeout=7, connect_timeout=2))
     script = repeating(primary=[ERROR_503], fallback=["hello"])
-    policy.call(script.ask)
+    pair(timeout=7, connect_timeout=2).call(script.ask)
     first, second = (request.attempt for request in script.requests)
     assert (first.position, first.is_fallback, first.number) == (0, False, 1)
     assert (second.position, second.is_fallback, second.number) == (1, True, 2)

@@ -4,98 +4,55 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-import openai
 import pytest
 
-from honcho_fallback import FallbackConfigError, FallbackExhausted, FallbackPolicy, Target
-from honcho_fallback.providers import without_retries
+from honcho_fallback import FallbackConfigError, FallbackExhausted
 from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import pair, repeating
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
     from honcho_fallback import Attempt
-    from tests.helpers.provider import ProviderServer
 
-MESSAGES: Any = [{"role": "user", "content": "hello"}]
-KINDS = ("function", "coroutine", "generator", "async generator")
 DOWN = StatusError(503)
 
 
-def policy_of(*clients: object) -> FallbackPolicy:
-    return FallbackPolicy(
-        [Target("m", name=f"m{n}", client=client) for n, client in enumerate(clients)]
-    )
-
-
-def wrapped(policy: FallbackPolicy, kind: str) -> Any:
-    """Wrap a function of each kind that asks the attempt's client, an OpenAI SDK's."""
+def test_what_is_wrapped_is_called_as_if_it_asked_one_model() -> None:
+    """Of each kind: the next target answers, the caller sees its answer or its chunks."""
+    script = repeating(primary=[DOWN], fallback=["hello"])
+    policy = pair()
 
     @policy.wrap
     def ask(attempt: Attempt, prompt: str) -> str:
-        answer = attempt.target.client.chat.completions.create(model="m", messages=MESSAGES)
-        return f"{prompt}: {answer.choices[0].message.content}"
+        return f"{prompt}: {script.ask(attempt)}"
 
     @policy.wrap
     async def aask(attempt: Attempt, prompt: str) -> str:
-        answer = await attempt.target.client.chat.completions.create(model="m", messages=MESSAGES)
-        return f"{prompt}: {answer.choices[0].message.content}"
+        return f"{prompt}: {await script.aask(attempt)}"
 
     @policy.wrap
     def stream(attempt: Attempt, prompt: str) -> Iterator[str]:
-        client = attempt.target.client
-        for chunk in client.chat.completions.create(model="m", messages=MESSAGES, stream=True):
-            yield chunk.choices[0].delta.content or "" if chunk.choices else ""
+        for chunk in script.stream(attempt):
+            yield f"{prompt}: {chunk}"
 
     @policy.wrap
     async def astream(attempt: Attempt, prompt: str) -> AsyncIterator[str]:
-        client = attempt.target.client
-        chunks = await client.chat.completions.create(model="m", messages=MESSAGES, stream=True)
-        async for chunk in chunks:
-            yield chunk.choices[0].delta.content or "" if chunk.choices else ""
+        async for chunk in script.astream(attempt):
+            yield f"{prompt}: {chunk}"
 
-    return dict(zip(KINDS, (ask, aask, stream, astream), strict=True))[kind]
+    async def in_task() -> list[str]:
+        return [await aask(prompt="Hi"), *[chunk async for chunk in astream("Hi")]]
 
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_port_that_nobody_listens_on_costs_one_attempt(
-    providers: ProviderServer, kind: str
-) -> None:
-    """Of each kind: the next target answers, the caller sees its answer or its chunks."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        dead = f"http://127.0.0.1:{unused.getsockname()[1]}"
-    sdk: Any = openai.AsyncOpenAI if "async" in kind or kind == "coroutine" else openai.OpenAI
-    alive = providers["backup"].url
-    clients = [without_retries(sdk(base_url=url, api_key="k")) for url in (dead, alive)]
-    asks = wrapped(policy_of(*clients), kind)
-
-    async def in_task() -> str:
-        if kind == "coroutine":
-            answer = await asks(prompt="Hi")
-        else:
-            answer = "".join([chunk async for chunk in asks("Hi")])
-        for client in clients:
-            await client.close()
-        return str(answer)
-
-    if sdk is openai.AsyncOpenAI:
-        answer = asyncio.run(in_task())
-    else:
-        answer = asks(prompt="Hi") if kind == "function" else "".join(asks("Hi"))
-        for client in clients:
-            client.close()
-    greeting = "Hi: " if kind in {"function", "coroutine"} else ""
-    assert answer == f"{greeting}hello from backup"
-    assert len(providers["backup"].requests) == 1
+    assert [ask("Hi"), *stream("Hi"), *asyncio.run(in_task())] == ["Hi: hello"] * 4
+    assert script.asked == ["primary", "fallback"] * 4
 
 
 def test_name_documentation_and_signature_are_the_callers() -> None:
     """What FastAPI, Typer and tool decorators read of a function has no attempt in it."""
-    policy = policy_of("a")
+    policy = pair()
 
     @policy.wrap
     async def summarise(attempt: Attempt, text: str, *, words: int = 9) -> str:
@@ -111,7 +68,7 @@ def test_name_documentation_and_signature_are_the_callers() -> None:
 
 def test_a_method_gets_its_object_after_the_attempt() -> None:
     """A wrapped method is bound like any other; the attempt comes first."""
-    policy = policy_of("a")
+    policy = pair()
 
     class Summariser:
         greeting = "hello"
@@ -123,47 +80,32 @@ def test_a_method_gets_its_object_after_the_attempt() -> None:
     assert Summariser().ask("Ada") == "hello Ada, 1"
 
 
-def test_each_call_begins_on_the_primary_and_raises_what_the_verb_raises() -> None:
-    """A function may be called again and again, also by several callers at once."""
-    policy = policy_of("a", "b")
-    asked: list[str] = []
-
-    @policy.wrap
-    def ask(attempt: Attempt, *, alive: bool) -> str:
-        asked.append(attempt.target.name)
-        if attempt.is_fallback and alive:
-            return "hello"
-        raise DOWN
-
-    assert [ask(alive=True), ask(alive=True)] == ["hello", "hello"]
-    assert asked == ["m0", "m1", "m0", "m1"]
+def test_each_call_raises_what_the_verb_raises() -> None:
+    """A function may be called again and again."""
+    ask = pair().wrap(repeating(primary=[DOWN], fallback=["hello", DOWN]).ask)
+    assert ask() == "hello"
     with pytest.raises(FallbackExhausted):
-        ask(alive=False)
+        ask()
 
 
 def test_a_stream_belongs_to_the_turn_that_it_was_asked_for_in() -> None:
     """Whoever reads a wrapped generator later, or elsewhere, reads the turn's stream."""
-    policy = FallbackPolicy([Target("a"), Target("b")], reset="turn")
-    asked: list[str] = []
+    policy, script = pair(reset="turn"), repeating(primary=[DOWN], fallback=["hello"])
 
     @policy.wrap
     def chunks(attempt: Attempt) -> Iterator[str]:
-        asked.append(attempt.target.name)
-        if not attempt.is_fallback:
-            raise DOWN
-        yield "hello"
+        yield from script.stream(attempt)
 
-    turn = policy.turn()
-    with turn:
-        assert "".join(chunks()) == "hello"
+    with policy.turn():
+        assert [*chunks()] == ["hello"]
         reading = chunks()
     assert [*reading] == ["hello"]
-    assert asked == ["a", "b", "b"]
+    assert script.asked == ["primary", "fallback", "fallback"]
 
 
 def test_a_function_without_a_parameter_for_the_attempt_is_refused() -> None:
     """The mistake is said where the function is written, not when it is first called."""
-    policy = policy_of("a")
+    policy = pair()
 
     def ask(*, prompt: str) -> str:
         return prompt
