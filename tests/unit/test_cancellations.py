@@ -277,10 +277,6 @@ async def hang(reached: asyncio.Event) -> None:
     await asyncio.Event().wait()
 
 
-def in_an_ask(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
-    return pair(), lambda _: hang(reached)
-
-
 def in_an_sdk_that_makes_an_error_of_it(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
     async def asks(_: Attempt) -> None:
         try:
@@ -324,7 +320,6 @@ def in_a_refresh(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
 @pytest.mark.parametrize(
     "place",
     [
-        in_an_ask,
         in_an_sdk_that_makes_an_error_of_it,
         in_a_wait,
         in_a_validator,

@@ -47,27 +47,19 @@ class Notebook(FallbackObserver):
     def __init__(self) -> None:
         self.heard: list[Any] = []
 
-    def on_start(self, call: CallStart, /) -> None:
-        self.heard.append(call)
+    def keep(self, event: Any, /) -> None:
+        self.heard.append(event)
 
-    def on_switch(self, switch: Switch, /) -> None:
-        self.heard.append(switch)
-
-    def on_finish(self, record: CallRecord, /) -> None:
-        self.heard.append(record)
+    on_start = on_switch = on_finish = keep
 
 
 class Broken(FallbackObserver):
     """Raise at everything."""
 
-    def on_start(self, _: CallStart, /) -> None:
+    def fail(self, _: Any, /) -> None:
         raise RuntimeError(PROMPT)
 
-    def on_switch(self, _: Switch, /) -> None:
-        raise RuntimeError(PROMPT)
-
-    def on_finish(self, _: CallRecord, /) -> None:
-        raise RuntimeError(PROMPT)
+    on_start = on_switch = on_finish = fail
 
 
 def policy(*observers: FallbackObserver, targets: int = 3) -> FallbackPolicy:
@@ -198,23 +190,17 @@ def test_the_record_says_who_answered_and_who_was_never_tried() -> None:
     asked = policy()
     run = asked.start()
     said: dict[str, Any] = {"openai/one": [StatusError(503)], "anthropic/two": ["hello"]}
-    script = repeating(**said)
-    asked.call(script.ask, run=run)
+    asked.call(repeating(**said).ask, run=run)
     record = run.record
-    assert (record.answered_by, record.is_fallback, record.primary) == (
-        "anthropic/two",
-        True,
+    assert (record.answered_by, record.is_fallback) == ("anthropic/two", True)
+    assert (record.primary, record.untried) == (
         "openai/one",
+        (("local/three", "another target answered first"),),
     )
-    assert record.untried == (("local/three", "another target answered first"),)
-    first, second = record.attempts
-    assert (first.model, first.provider, first.status, first.kind) == (
-        "one",
-        "openai",
-        503,
-        "overloaded",
-    )
-    assert (second.kind, second.error, second.is_fallback) == (None, None, True)
+    asked_for = [(one.model, one.provider, one.is_fallback) for one in record.attempts]
+    assert asked_for == [("one", "openai", False), ("two", "anthropic", True)]
+    failed = [(one.status, one.kind, one.error) for one in record.attempts]
+    assert failed == [(503, "overloaded", "StatusError"), (None, None, None)]
 
 
 def test_explain_tells_the_story() -> None:
@@ -243,8 +229,7 @@ def test_explain_tells_the_story() -> None:
 class Reader(Notebook):
     """Want to hear what is asked and answered, too."""
 
-    def on_content(self, content: CallContent, /) -> None:
-        self.heard.append(content)
+    on_content = Notebook.keep
 
 
 def outputs(reader: Reader) -> list[Any]:
@@ -443,18 +428,10 @@ def test_a_simulation_is_no_traffic(everywhere: Notebook) -> None:
     assert everywhere.heard == []
 
 
-class Turns(FallbackObserver):
+class Turns(Notebook):
     """Note the turns of calls and their ends."""
 
-    def __init__(self) -> None:
-        self.calls: list[str | None] = []
-        self.ends: list[TurnEnd] = []
-
-    def on_start(self, call: CallStart, /) -> None:
-        self.calls.append(call.turn_id)
-
-    def on_turn_end(self, turn: TurnEnd, /) -> None:
-        self.ends.append(turn)
+    on_turn_end = Notebook.keep
 
 
 @pytest.mark.parametrize("reset", ["iteration", "turn"])
@@ -464,18 +441,17 @@ def test_calls_and_records_name_their_turn(reset: Literal["iteration", "turn"]) 
     config = FallbackConfig(reset=reset)
     observed = FallbackPolicy([Target("one")], config, agent="chat", observers=[turns])
     with observed.turn() as turn:
-        run = observed.start()
-        observed.call(lambda _: "hello", run=run)
+        observed.call(lambda _: "hello")
         observed.call(lambda _: "hello", metadata={"step": 2})
-        assert turns.ends == []
-    assert run.record.turn_id == turn.turn_id
-    assert turns.calls == [turn.turn_id] * 2
-    assert turns.ends == [TurnEnd(turn.turn_id, "chat", "completed")]
+    *calls, end = turns.heard
+    assert [type(event) for event in calls] == [CallStart, CallRecord] * 2
+    assert {event.turn_id for event in calls} == {turn.turn_id}
+    assert end == TurnEnd(turn.turn_id, "chat", "completed")
     with (
         pytest.warns(UserWarning, match="outside of a turn") if reset == "turn" else nullcontext()
     ):
         observed.call(lambda _: "hello")
-    assert turns.calls[-1] is None
+    assert turns.heard[-1].turn_id is None
 
 
 class Loud(str):
