@@ -23,9 +23,7 @@ _KEYS = ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY")
 def found_client(*, may_build: bool) -> Langfuse | None:
     """Return the application's client, else one by the environment, else None.
 
-    Args:
-        may_build: Whether one is built, which takes 1 to 3 s with the SDK's import: never in a
-            call.
+    To build one takes 1 to 3 s with the SDK's import: never in a call.
     """
     try:
         if existing := _existing():
@@ -73,12 +71,7 @@ def _existing() -> Mapping[str, Any]:
 
 
 def flushed(client: Langfuse, timeout: float) -> bool:
-    """Run the SDK's flush, which knows no timeout, and tell whether it was done in time.
-
-    Args:
-        client: The client.
-        timeout: Seconds to wait at most.
-    """
+    """Run the SDK's flush, which knows no timeout; tell whether it took at most these seconds."""
     # A daemon: a host that hangs may keep the thread, never the process.
     worker = Thread(
         target=attempted,

@@ -47,14 +47,7 @@ _PARTS = (
 def open_observation(
     client: Langfuse | None, call: CallStart, kind: Literal["agent", "generation"], parent: Any
 ) -> Any:
-    """Open a call's generation, or the observation of its turn.
-
-    Args:
-        client: The client.
-        call: The call.
-        kind: What is opened.
-        parent: The observation that it is nested under; None for the current span.
-    """
+    """Open a call's generation or its turn's observation, under a parent or the current span."""
     if client is None:
         return None
     # Imported here, where there is a client, it is a look into sys.modules.

@@ -49,7 +49,6 @@ class PrometheusObserver(FallbackObserver):
         self._collectors, self._measurements = _REGISTERED[registry]
 
     def on_finish(self, record: CallRecord, /) -> None:
-        """Count what became of a call."""
         for name, labels, value in self._measurements.of(record):
             series = self._collectors[name].labels(*labels)
             if isinstance(series, Counter):
