@@ -166,13 +166,11 @@ class RedisCooldown(Cooldown):
 
     def push(self) -> None:
         """Tell others what was learned."""
-        if self._outbox:
-            self.pull(())
+        self.pull(())
 
     async def apush(self) -> None:
         """Do so without blocking the loop."""
-        if self._outbox:
-            await self.apull(())
+        await self.apull(())
 
     def close(self) -> None:
         """Close the connection of threads, where it was made here; the next use opens another."""

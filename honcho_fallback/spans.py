@@ -291,7 +291,6 @@ class SpanObserver(FallbackObserver, ABC):
             span.end()
 
     def _turn_span(self, call: CallStart) -> Any:
-        """Return the span of a call's turn, or None."""
         turn_id = call.turn_id
         if turn_id is None:
             return None
