@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import anthropic
 import httpx
 import openai
 import pytest
@@ -32,15 +33,16 @@ class ProviderError(Exception):
 
 
 @functools.cache
-def _openai_client() -> openai.OpenAI:
-    return openai.OpenAI(api_key="x", base_url=URL)
+def _client(sdk: Any) -> Any:
+    return sdk(api_key="x", base_url=URL)
 
 
-def openai_error(status: int, error: Any, **headers: str) -> openai.APIStatusError:
-    """Return what OpenAI's SDK raises for an answer; an underscore in a header is a dash."""
+def openai_error(status: int, error: Any, sdk: Any = openai.OpenAI, **headers: str) -> Exception:
+    """Return what an SDK raises for an answer; an underscore in a header is a dash."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     answer: Any = httpx.Response(status, json={"error": error}, headers=named, request=REQUEST)
-    return _openai_client()._make_status_error_from_response(answer)
+    made: Exception = _client(sdk)._make_status_error_from_response(answer)
+    return made
 
 
 def stand_in(name: str, module: str, base: type[Exception] = ProviderError) -> type[Any]:
@@ -58,6 +60,8 @@ def built(row: dict[str, Any]) -> Exception:
     status = row.get("status")
     if "openai" in row:
         return openai_error(status or 400, row["openai"], **row.get("headers", {}))
+    if "anthropic" in row:
+        return openai_error(status or 400, row["anthropic"], anthropic.Anthropic)
     if "google" in row:
         code: int = status or 400
         kind = genai.ClientError if code < 500 else genai.ServerError
