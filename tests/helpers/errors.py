@@ -67,9 +67,7 @@ def built(row: dict[str, Any]) -> Exception:
         kind = genai.ClientError if code < 500 else genai.ServerError
         return kind(code, {"error": {"code": code, **row["google"]}})
     if "grpc" in row:
-        named = {name: lambda _, value=value: value for name, value in row["grpc"].items()}
-        named["code"] = lambda _: SimpleNamespace(name=row["grpc"]["code"])
-        return type("_InactiveRpcError", (stand_in("RpcError", "grpc", Exception),), named)()
+        return _of_grpc(**row["grpc"])
     cls = _class_of(row)
     if row.get("derived"):
         cls = stand_in("Mine", "mine", cls)
@@ -80,6 +78,13 @@ def built(row: dict[str, Any]) -> Exception:
         given["status_code"] = status
     error.__dict__.update(given | row.get("facts", {}))
     return raised_from(error, built(row["cause"])) if "cause" in row else error
+
+
+def _of_grpc(code: str, details: str) -> Exception:
+    named = {"code": lambda _: SimpleNamespace(name=code), "details": lambda _: details}
+    base = stand_in("RpcError", "grpc", Exception)
+    error: Exception = type("_InactiveRpcError", (base,), named)()
+    return error
 
 
 def _class_of(row: dict[str, Any]) -> type[Any]:

@@ -6,7 +6,6 @@ import asyncio
 import copy
 import pickle
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -25,12 +24,14 @@ from honcho_fallback import (
 )
 from honcho_fallback.simulate import load_policy
 from honcho_fallback.testing import StatusError
+from tests.helpers.errors import EXAMPLES, built, raised_from
 from tests.helpers.own_rules import loaded
 from tests.helpers.scripted import DRIVERS, pair, repeating
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from pathlib import Path
 
+OWN = EXAMPLES["own_rules"]
 BUDGET = StatusError(403, code="TEAM_BUDGET")
 FILE = """
 [[rule]]
@@ -90,10 +91,12 @@ def test_a_file_says_what_an_error_means(file: Path) -> None:
         assert not classify(other, rules=rules).by_rule
 
 
-@pytest.mark.parametrize("given", [str, Path, lambda path: [path], lambda path: (str(path),)])
-def test_a_file_comes_as_a_path_of_any_kind(given: Callable[[Path], Any], file: Path) -> None:
-    """A text, a path, or a list of them."""
-    assert len(FallbackConfig(rules=given(file)).rules) == 2
+def test_a_file_comes_as_a_path_of_any_kind(file: Path) -> None:
+    """A text, a path, or a list of them; the mark that Windows' editors write is no mistake."""
+    for given in (str(file), file, [file], (str(file),)):
+        assert len(FallbackConfig(rules=given).rules) == 2
+    file.write_text(FILE, "utf-8-sig")
+    assert len(FallbackConfig(rules=file).rules) == 2
 
 
 def test_several_sources_are_asked_in_their_order(file: Path) -> None:
@@ -109,49 +112,17 @@ def test_several_sources_are_asked_in_their_order(file: Path) -> None:
     assert classify(BUDGET, rules=rules).reason == "rule 1 given in Python"
 
 
-class HostileError(Exception):
-    def __str__(self) -> str:
-        raise ValueError
-
-
-NUMBERED: Any = StatusError(400)
-NUMBERED.body = {"error": {"code": 1301, "message": "x"}}
-
-
-@pytest.mark.parametrize(
-    ("error", "conditions", "fits"),
-    [
-        (BUDGET, {"status": 403}, True),
-        (BUDGET, {"status": [500, 403]}, True),
-        (BUDGET, {"status": 500}, False),
-        (BUDGET, {"code": "team_budget"}, True),
-        (BUDGET, {"code": "team"}, False),
-        (BUDGET, {"error": "StatusError"}, True),
-        (BUDGET, {"error": ["honcho_fallback.StatusError"]}, True),
-        (BUDGET, {"error": ["honcho_fallback.testing._scripted.StatusError"]}, True),
-        (BUDGET, {"error": ["openai.StatusError"]}, False),
-        (BUDGET, {"text": "SCRIPT"}, True),
-        (BUDGET, {"text": "http 403"}, True),
-        (BUDGET, {"text": ["other", "script"]}, True),
-        (BUDGET, {"text": "script", "unless": "other"}, True),
-        (BUDGET, {"text": "script", "unless": ["scripted"]}, False),
-        (BUDGET, {"status": 403, "unless": "scripted"}, False),
-        (BUDGET, {"status": 403, "text": "other"}, False),
-        (NUMBERED, {"code": 1301}, True),
-        # A class is looked up over the whole MRO, and a builtin one by its own name.
-        (TeamBudgetError("x"), {"error": "BudgetError"}, True),
-        (BudgetError("x"), {"error": "TeamBudgetError"}, False),
-        (ConnectionResetError(), {"error": "builtins.OSError"}, True),
-        # A wrapper that keeps no number is matched by what the classifier reads.
-        (RuntimeError("Error code: 418 - no"), {"status": 418}, True),
-        # Gateways' clients raise ValueError; who writes such a rule means it.
-        (ValueError("Team budget is used up"), {"text": "team budget"}, True),
-        (HostileError(), {"text": "x"}, False),
-    ],
-)
-def test_what_fits(error: Exception, conditions: dict[str, Any], fits: bool) -> None:
+@pytest.mark.parametrize("row", OWN["fits"] + OWN["fits_not"], ids=lambda row: str(row["rule"]))
+def test_what_fits(row: dict[str, Any]) -> None:
     """Any value of each condition; whole codes and classes, pieces of the message."""
-    assert judged(error, rule(**conditions)).by_rule is fits
+    error = built(row) if len(row) > 1 else BUDGET
+    assert judged(error, rule(**row["rule"])).by_rule is (row in OWN["fits"])
+
+
+def test_a_message_that_cannot_be_read_fits_nothing() -> None:
+    """An exception that raises when it is shown is judged all the same."""
+    mute = type("MuteError", (Exception,), {"__str__": lambda _: 1 / 0})
+    assert not judged(mute(), rule(text="x")).by_rule
 
 
 def test_answers_of_a_rule() -> None:
@@ -223,20 +194,14 @@ def test_what_the_package_settles_early_is_a_rules_all_the_same() -> None:
     assert judged(http("team budget"), rule(text="team budget")).kind == "quota"
 
 
-@pytest.mark.parametrize("outer", [RuntimeError, ConnectionError, Exception])
-def test_a_cause_fits(outer: type[Exception]) -> None:
-    """Where the outer class decides nothing, what it was raised for does, whatever its kind."""
-    error = outer("it failed")
-    error.__cause__ = TeamBudgetError("x")
-    assert judged(error, rule(error="BudgetError")).kind == "quota"
-
-
-def test_members_of_a_group_fit() -> None:
-    """Each member is judged, and the gravest kind decides as ever."""
+def test_what_stands_inside_an_exception_fits() -> None:
+    """A cause, where the outer class decides nothing; of a group the gravest kind, as ever."""
+    for outer in (RuntimeError, ConnectionError, Exception):
+        error = raised_from(outer("it failed"), TeamBudgetError("x"))
+        assert judged(error, rule(error="BudgetError")).kind == "quota"
     group = ExceptionGroup("x", [StatusError(503), BUDGET])
-    assert judged(group, rule(kind="invalid_request", code="TEAM_BUDGET")).kind == (
-        "invalid_request"
-    )
+    grave = rule(kind="invalid_request", code="TEAM_BUDGET")
+    assert judged(group, grave).kind == "invalid_request"
 
 
 ERROR_BODY = {"error": {"code": "TEAM_BUDGET", "message": "no", "status": 403}}
@@ -250,15 +215,11 @@ def judged_answer(answer: Any, *rules: Any) -> Failure:
 
 
 def test_an_error_in_an_answer_fits() -> None:
-    """Error objects under HTTP 200, alone or at the end of a stream."""
+    """Error objects under HTTP 200, alone or at a stream's end; a reason to finish is a code."""
     for answer in (ERROR_BODY, [ERROR_BODY]):
         failure = judged_answer(answer, rule(code="TEAM_BUDGET", text="no"))
         assert (failure.kind, failure.by_rule, failure.status) == ("quota", True, 403)
         assert judged_answer(answer, rule(code="other")).kind == "permission"
-
-
-def test_a_reason_to_finish_is_a_code() -> None:
-    """What a rule says of it holds."""
     failure = judged_answer(FILTERED, rule(kind="server_error", code="content_filter"))
     assert (failure.kind, failure.provider_message) == ("server_error", "")
     assert judged_answer(FILTERED, rule(code="stop")).kind == "refusal"
@@ -374,74 +335,24 @@ def test_paths_are_for_configs() -> None:
             classify(BUDGET, rules=wrong)
 
 
-@pytest.mark.parametrize(
-    ("given", "words"),
-    [
-        (3, "rules: got a int; pass the path of a TOML file"),
-        ("", "rules: got an empty path"),
-        ([[]], "rules: got a list"),
-        ({"status": 403}, "kind: it is missing; add it"),
-        (rule(status=403, kind="quotta"), "kind: got 'quotta' (str); did you mean quota?"),
-        (rule(status=403, kind="cancelled"), "kind: got 'cancelled'"),
-        (rule(status=403, kind=3), "kind: got 3; choose from"),
-        (rule(statuss=403), "statuss: no such key; did you mean status?"),
-        (rule(), "conditions: there are none, so that it would fit every error"),
-        (rule(unless="x"), "conditions: there are none"),
-        (rule(status=[], text=[]), "conditions: there are none"),
-        (
-            rule(status="403"),
-            "status: got '403' (str); write HTTP statuses as numbers, 100 to 599",
-        ),
-        (rule(status=[403, 99]), "status: got 99"),
-        (rule(status=True), "status: got True"),
-        (rule(code=429), "code: got 429; a number of 100 to 599 is a status"),
-        (rule(code=" "), "code: got"),
-        (rule(code=1.5), "code: got 1.5"),
-        (rule(error="a b"), "error: got 'a b' (str); write class names"),
-        (rule(error=[3]), "error: got 3"),
-        (rule(text=""), "text: got ''"),
-        (rule(text={"any": "x"}), "text: write pieces of the message"),
-        (rule(status=403, unless=[""]), "unless: got ''"),
-        (rule(status=403, transient="no"), "transient: got 'no' (str); "),
-        (rule(status=403, retry_after=-1), "retry_after: got -1"),
-        (rule(status=403, retry_after=True), "retry_after: got True"),
-        (rule(status=403, retry_after=float("inf")), "retry_after: got inf"),
-        (rule(status=403, reason="a\nb"), "reason: got 'a b' (str); write one line"),
-        (rule(status=403, reason=5), "reason: got 5"),
-        (
-            rule(status="sk-proj-abcdefghijkl1234567890"),  # gitleaks:allow
-            "status: got '[redacted]'",
-        ),
-    ],
-)
-def test_a_wrong_rule_is_refused_with_the_place_and_the_fix(given: Any, words: str) -> None:
+@pytest.mark.parametrize("row", OWN["refused"], ids=lambda row: row["words"])
+def test_a_wrong_rule_is_refused_with_the_place_and_the_fix(row: dict[str, Any]) -> None:
     """Which rule, which key, what was found, what to write; and no secret."""
     with pytest.raises(FallbackConfigError) as refused:
-        FallbackConfig(rules=given)
-    assert words in str(refused.value)
+        FallbackConfig(rules=row["rules"] if "rules" in row else rule(**row["rule"]))
+    assert row["words"] in str(refused.value)
     assert str(refused.value).startswith("rules: ")
 
 
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "it has no rule; add a [[rule]]"),
-        (b"[[rules]]\nkind = 'quota'", "rules: no such key; did you mean [[rule]]?"),
-        (b"[rule]\nkind = 'quota'", "rule: it is no list of tables; write each rule as [[rule]]"),
-        (b"rule = [1]", "rule: it is no list of tables"),
-        (b"[[rule]\n", "no TOML: "),
-        (b"\xff\xfe\x00", "no TOML: 'utf-8' codec"),
-        (b"[[rule]]\nkind='quota'\nstatus=1\nreason='mine'", "rule 1 (mine): status: got 1"),
-    ],
-)
-def test_a_wrong_file_is_named(content: bytes, words: str, tmp_path: Path) -> None:
-    """The file, and where a rule is wrong, the rule."""
+@pytest.mark.parametrize("row", OWN["refused_files"], ids=lambda row: row["words"])
+def test_a_wrong_file_is_named(row: dict[str, str], tmp_path: Path) -> None:
+    """The file, and where a rule is wrong, the rule; a file of another encoding is no TOML."""
     path = tmp_path / "rules.toml"
-    path.write_bytes(content)
+    path.write_text(row["content"], row.get("encoding", "utf-8"))
     with pytest.raises(FallbackConfigError) as refused:
         FallbackConfig(rules=path)
     assert f"{path}: " in str(refused.value)
-    assert words in str(refused.value)
+    assert row["words"] in str(refused.value)
 
 
 def test_every_mistake_is_named_at_once(tmp_path: Path, file: Path) -> None:
@@ -455,9 +366,3 @@ def test_every_mistake_is_named_at_once(tmp_path: Path, file: Path) -> None:
     assert empty.startswith(f"{file}: rule 2: conditions: ")
     assert "nowhere.toml: No such file" in missing
     assert "Is a directory" in folder
-
-
-def test_windows_editors_may_mark_the_file(file: Path) -> None:
-    """A byte order mark is no mistake."""
-    file.write_text(FILE, "utf-8-sig")
-    assert len(FallbackConfig(rules=file).rules) == 2

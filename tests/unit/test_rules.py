@@ -47,17 +47,11 @@ class Key:
         """Fetch nothing."""
 
 
-def listed(
-    failure: Failure,
-    *targets: Target,
-    failures: int = 1,
-    number: int = 1,
-    at: int = 0,
-    **options: Any,
-) -> list[Any]:
+def listed(failure: Failure, *targets: Target, **options: Any) -> list[Any]:
     """List what may be done after so many failures of the target at a position."""
+    where = {name: options.pop(name) for name in ("failures", "number", "at") if name in options}
     config = FallbackConfig(**{"wait": 2.0, **options})
-    return options_of(failed(failure, config, *targets, failures=failures, number=number, at=at))
+    return options_of(failed(failure, config, *targets, **where))
 
 
 def failed(
@@ -147,20 +141,26 @@ def test_what_may_be_done_about_a_first_failure(
 
 
 @pytest.mark.parametrize(
-    ("failures", "options", "wanted"),
+    ("targets", "facts", "wanted"),
     [
-        (1, {"switch_after": 3}, ["Retry", "SwitchTo", "Stop"]),
-        (2, {"switch_after": 3}, ["Retry", "SwitchTo", "Stop"]),
-        (3, {"switch_after": 3}, ["SwitchTo", "Stop"]),
-        (1, {"switch_after": {"overloaded": 2}}, ["Retry", "SwitchTo", "Stop"]),
-        (1, {"switch_after": {"timeout": 2}}, ["SwitchTo", "Stop"]),
-        (1, {"switch_after": 3, "attempts_per_target": 1}, ["SwitchTo", "Stop"]),
-        (1, {"switch_after": 3, "attempts_per_target": 2}, ["Retry", "SwitchTo", "Stop"]),
+        ((ONE, TWO), {"failures": 1, "switch_after": 3}, ["Retry", "SwitchTo", "Stop"]),
+        ((ONE, TWO), {"failures": 2, "switch_after": 3}, ["Retry", "SwitchTo", "Stop"]),
+        ((ONE, TWO), {"failures": 3, "switch_after": 3}, ["SwitchTo", "Stop"]),
+        ((ONE, TWO), {"switch_after": {"overloaded": 2}}, ["Retry", "SwitchTo", "Stop"]),
+        ((ONE, TWO), {"switch_after": {"timeout": 2}}, ["SwitchTo", "Stop"]),
+        ((ONE, TWO), {"switch_after": 3, "attempts_per_target": 1}, ["SwitchTo", "Stop"]),
+        ((ONE, TWO), {"switch_after": 3, "attempts_per_target": 2}, ["Retry", "SwitchTo", "Stop"]),
+        # The chain's end, too, has its attempts and no more.
+        ((ONE,), {"failures": 2, "attempts_per_target": 2, "max_attempts": 9}, ["Stop"]),
+        ((ONE,), {"number": 3}, ["Stop"]),
+        ((ONE,), {"number": 2}, ["Retry", "Stop"]),
     ],
 )
-def test_how_long_a_target_is_kept(failures: int, options: Any, wanted: list[str]) -> None:
+def test_how_long_a_target_is_kept(
+    targets: tuple[Target, ...], facts: Any, wanted: list[str]
+) -> None:
     """`switch_after` and `attempts_per_target` count the failures of the target at hand."""
-    assert kinds(listed(BUSY, ONE, TWO, failures=failures, **options)) == wanted
+    assert kinds(listed(BUSY, *targets, **facts)) == wanted
 
 
 @pytest.mark.parametrize("chain", [2, 3, 5])
@@ -186,40 +186,25 @@ def test_patience_with_one_target_costs_no_other_its_turn(
     assert options or asked == [*wanted, chain - 1]
 
 
-def test_the_last_target_has_its_attempts_and_no_more() -> None:
-    """`attempts_per_target` bounds the chain's end, as `max_attempts` does."""
-    assert kinds(listed(BUSY, ONE, failures=2, attempts_per_target=2, max_attempts=9)) == ["Stop"]
-    assert kinds(listed(BUSY, ONE, number=3)) == ["Stop"]
-    assert kinds(listed(BUSY, ONE, number=2)) == ["Retry", "Stop"]
-
-
 @pytest.mark.parametrize(
-    ("stated", "options", "wanted"),
+    ("stated", "targets", "options", "wanted"),
     [
-        (1.0, {}, Retry(1.0, 0)),
-        (7.0, {}, Retry(7.0, 0)),
-        (700.0, {}, Retry(30.0, 0)),
-        (700.0, {"retry_after_cap": 5}, Retry(5.0, 0)),
+        (1.0, (ONE,), {}, Retry(1.0, 0)),
+        (7.0, (ONE,), {}, Retry(7.0, 0)),
+        (700.0, (ONE,), {}, Retry(30.0, 0)),
+        (700.0, (ONE,), {"retry_after_cap": 5}, Retry(5.0, 0)),
+        # Never sat out while another is free: asked again only where it may be by then.
+        (1.0, (ONE, TWO), {"switch_after": 2}, Retry(2.0, 0)),
+        (2.0, (ONE, TWO), {"switch_after": 2}, Retry(2.0, 0)),
+        (2.1, (ONE, TWO), {"switch_after": 2}, SwitchTo([1])),
     ],
 )
 def test_a_stated_wait_is_obeyed_where_nobody_else_is_free(
-    stated: float, options: Any, wanted: Retry
+    stated: float, targets: tuple[Target, ...], options: Any, wanted: Any
 ) -> None:
     """Up to its cap, whatever the strategy says."""
     failure = Failure.of(FailureKind.RATE_LIMIT, retry_after=stated)
-    assert listed(failure, ONE, **options)[0] == wanted
-
-
-@pytest.mark.parametrize(
-    ("stated", "first"), [(1.0, Retry(2.0, 0)), (2.0, Retry(2.0, 0)), (2.1, None)]
-)
-def test_a_stated_wait_is_never_sat_out_while_another_target_is_free(
-    stated: float, first: Retry | None
-) -> None:
-    """With `switch_after` the target is asked again only where it said it may be by then."""
-    failure = Failure.of(FailureKind.RATE_LIMIT, retry_after=stated)
-    options = listed(failure, ONE, TWO, switch_after=2)
-    assert options[0] == (first or SwitchTo([1]))
+    assert listed(failure, *targets, **options)[0] == wanted
 
 
 def test_a_strategy_is_asked_with_the_failures_of_the_target() -> None:
@@ -259,14 +244,13 @@ def test_too_long_goes_wherever_a_window_is_not_known_to_be_no_larger(
     assert options == wanted
 
 
-@pytest.mark.parametrize(
-    "facts", [{"status": 429}, {"status": 413, "code": "rate_limit_exceeded"}]
-)
-def test_what_is_too_much_for_a_minute_goes_anywhere(facts: dict[str, Any]) -> None:
+def test_what_is_too_much_for_a_minute_goes_anywhere() -> None:
     """An account's limit of tokens per minute is no window."""
-    small, other = (Target(name, context_window=100) for name in "ab")
-    failure = Failure.of(FailureKind.PAYLOAD_TOO_LARGE, **facts)
-    assert listed(failure, small, other) == [SwitchTo([1]), Stop("exhausted")]
+    facts: Any
+    for facts in ({"status": 429}, {"status": 413, "code": "rate_limit_exceeded"}):
+        small, other = (Target(name, context_window=100) for name in "ab")
+        failure = Failure.of(FailureKind.PAYLOAD_TOO_LARGE, **facts)
+        assert listed(failure, small, other) == [SwitchTo([1]), Stop("exhausted")]
 
 
 def test_a_window_that_was_too_small_stays_so_for_the_whole_call() -> None:
@@ -300,20 +284,16 @@ def test_a_transport_recovers_on_the_primary_only() -> None:
     assert kinds(alone) == ["Recover", "Stop"]
 
 
-def test_a_recovery_is_listed_once() -> None:
-    """The guards of the call say what was tried; each is tried once on a target."""
+def test_a_recovery_is_listed_once_and_requests_after_it_are_extra() -> None:
+    """Each is tried once on a target; HRC-066: it does not use up max_attempts."""
     call = failed(DENIED, FallbackConfig(), Target(P, credential=Key()), TWO)
     assert kinds(options_of(call)) == ["Recover", "SwitchTo", "Stop"]
     call.recovered = frozenset({"refresh"})
     assert kinds(options_of(call)) == ["SwitchTo", "Stop"]
-
-
-def test_requests_after_a_recovery_are_extra() -> None:
-    """HRC-066: they do not use up max_attempts."""
-    call = failed(BUSY, FallbackConfig(max_attempts=1), ONE, TWO)
-    assert kinds(options_of(call)) == ["Stop"]
-    call.extra_attempts = 1
-    assert kinds(options_of(call)) == ["SwitchTo", "Stop"]
+    last = failed(BUSY, FallbackConfig(max_attempts=1), ONE, TWO)
+    assert kinds(options_of(last)) == ["Stop"]
+    last.extra_attempts = 1
+    assert kinds(options_of(last)) == ["SwitchTo", "Stop"]
 
 
 def test_options_have_no_effects() -> None:
