@@ -62,7 +62,6 @@ class Endpoints:
         self._router, self._chains = weakref.ref(router), chains
 
     def install(self) -> None:
-        """Replace the endpoints that this Router has."""
         router = self._router()
         for endpoint in ENDPOINTS:
             own = getattr(router, endpoint.name, None)
@@ -114,41 +113,40 @@ class Endpoints:
 
 
 async def _aask(call: RouterCall) -> Any:
-    """Ask the chain, and the Router's own lists behind it, in this task."""
+    """Ask the chain, and the Router's own lists behind it."""
     group = call.of_group
     where = await arotation(call.router, group.ids, call.request) if group else None
     plain = call.begin(where)
     try:
         if plain is not None:
             return await call.own(**plain)
-        return await (_astream(call) if call.wants_stream else call.aanswer())
+        if call.wants_stream:
+            return await _astream(call)
+        answer = await call.chain.policy.acall(call.aask, run=call.run)
+        return attach(answer, call.run.record)
     except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
         error = call.final(raised)
-    try:
-        return await call.walk(error)
-    finally:
-        del error  # what is raised refers to this frame
+    return await call.walk(error)
 
 
 def _ask(call: RouterCall) -> Any:
-    """Ask the chain, and the Router's own lists behind it, in this thread."""
     group = call.of_group
     where = rotation(call.router, group.ids, call.request) if group else None
     plain = call.begin(where)
     try:
         if plain is not None:
             return call.own(**plain)
-        return _stream(call) if call.wants_stream else call.answer()
+        if call.wants_stream:
+            return _stream(call)
+        answer = call.chain.policy.call(call.ask, run=call.run)
+        return attach(answer, call.run.record)
     except Exception as raised:  # noqa: BLE001 # what the caller gets is chosen here
         error = call.final(raised)
-    try:
-        return in_a_loop(call.walk, error)
-    finally:
-        del error  # what is raised refers to this frame
+    return in_a_loop(call.walk, error)
 
 
 async def _astream(call: RouterCall) -> Any:
-    """Ask the chain in this task; return a stream, or the whole answer that came instead."""
+    """Ask the chain; return a stream, or the whole answer that came instead."""
     chunks = call.chain.policy.astream(call.aopen, run=call.run, has_content=call.has_content)
     first = await anext(chunks, None)
     if first is not call.opened:
@@ -158,7 +156,6 @@ async def _astream(call: RouterCall) -> Any:
 
 
 def _stream(call: RouterCall) -> Any:
-    """Ask the chain in this thread; return a stream, or the whole answer that came instead."""
     chunks = call.chain.policy.stream(call.open, run=call.run, has_content=call.has_content)
     first = next(chunks, None)
     if first is not call.opened:
@@ -204,37 +201,29 @@ class ManagedStream:
         try:
             while self._hides(chunk := self._begun() or await anext(self.chunks)):
                 pass
+        except StopAsyncIteration:
+            renew(self, self.call.run.record)
+            raise
         except Exception as error:  # noqa: BLE001 # the caller knows LiteLLM's
-            end = self._end_of(error)
+            end = self.call.final(error)
         else:
             return chunk
-        try:
-            raise end
-        finally:
-            del end  # what is raised refers to this frame
+        raise end
 
     def __next__(self) -> Any:
         try:
             while self._hides(chunk := self._begun() or next(self.chunks)):
                 pass
+        except StopIteration:
+            renew(self, self.call.run.record)
+            raise
         except Exception as error:  # noqa: BLE001 # the caller knows LiteLLM's
-            end = self._end_of(error)
+            end = self.call.final(error)
         else:
             return chunk
-        try:
-            raise end
-        finally:
-            del end  # what is raised refers to this frame
-
-    def _end_of(self, error: Exception) -> Exception:
-        """Return what the caller gets for what has ended the chunks."""
-        if not isinstance(error, StopIteration | StopAsyncIteration):
-            return self.call.final(error)
-        renew(self, self.call.run.record)
-        return error
+        raise end
 
     def _begun(self) -> Any:
-        """Return the first chunk, once."""
         first, self.first = self.first, None
         return first
 

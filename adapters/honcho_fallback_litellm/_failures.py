@@ -7,6 +7,7 @@ lost connection into 500, and a bug of the program into 500 as well. The truth h
 from __future__ import annotations
 
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from litellm.exceptions import RateLimitError
@@ -74,18 +75,10 @@ def _restore_context(error: BaseException) -> None:
     notes as the context of whatever goes wrong in there. The frame in which LiteLLM mapped the
     provider's error still has that one.
     """
-    seen: set[int] = set()
-    waiting: list[BaseException] = [error]
-    while waiting:
-        one = waiting.pop()
-        if id(one) in seen:
-            continue
-        seen.add(id(one))
+    for one in chain([error], _below(error)):  # what is restored is looked below in its turn
         context = one.__context__
         if type(context) is RuntimeError and context.args == ("no running event loop",):
             one.__context__ = _mapped_from(one)
-        linked = (one.__cause__, one.__context__, getattr(one, "original_exception", None))
-        waiting += [two for two in (*linked, *one.args) if isinstance(two, BaseException)]
 
 
 def _mapped_from(error: BaseException) -> BaseException | None:
@@ -110,6 +103,7 @@ def _classify(
         return _NO_ROOM._replace(error=type(error).__name__)
     if isinstance(error, Exception):
         error = provider_error(error)
+        _restore_context(error)
     is_theirs = type(error).__module__.startswith(("litellm.", "openai."))
     native = _native(error) if is_theirs else None
     if native is None:

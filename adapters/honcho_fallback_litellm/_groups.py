@@ -166,7 +166,6 @@ def label_of(group: str, deployments: Iterable[Deployment]) -> str:
 
 
 def home_of(deployment: Deployment) -> tuple[Any, Any]:
-    """Return the group that a deployment belongs to, and the team."""
     info = deployment.get("model_info") or {}
     team = info.get("team_id")
     public = info.get("team_public_model_name") if team is not None else None
@@ -234,7 +233,6 @@ def spelling_of(deployment: Deployment) -> str:
 
 
 def model_of(deployment: Deployment) -> tuple[str, str | None]:
-    """Return a deployment's model and its provider, if LiteLLM knows one."""
     params = deployment["litellm_params"]
     spelled = str(params["model"])
     try:

@@ -75,7 +75,6 @@ def headers_of(record: CallRecord, answering: str | None = None) -> dict[str, st
 
 
 def deployment_of(answer: Any) -> str:
-    """Return the id of the deployment that LiteLLM has an answer from."""
     return str(_hidden_params(answer).get("model_id") or "another group")
 
 

@@ -40,7 +40,6 @@ class Endpoint(NamedTuple):
 
 
 def setting(router: Any, name: str) -> Any:
-    """Return a setting of the Router, or None."""
     if hasattr(router, "settings"):  # from 1.109 on the Router warns of some of its attributes
         if name == "model_group_alias":
             return router.registry().aliases()
@@ -50,7 +49,6 @@ def setting(router: Any, name: str) -> Any:
 
 
 def groups_of(router: Any) -> list[Deployment]:
-    """List the deployments of all groups."""
     listed = (
         router.registry().deployments() if hasattr(router, "registry") else router.get_model_list()
     )

@@ -169,12 +169,6 @@ class RouterCall:
 
     # Its attempts.
 
-    async def aanswer(self) -> Any:
-        return attach(await self.chain.policy.acall(self.aask, run=self.run), self.run.record)
-
-    def answer(self) -> Any:
-        return attach(self.chain.policy.call(self.ask, run=self.run), self.run.record)
-
     async def aask(self, attempt: Attempt) -> Any:
         self.attempt = attempt
         try:
