@@ -152,20 +152,6 @@ async def test_the_first_failure_switches(
     assert line.startswith(f"agent=dialectic.answer {names} reason=")
 
 
-@pytest.mark.parametrize(
-    ("status", "error"), [(400, openai.BadRequestError), (401, openai.AuthenticationError)]
-)
-async def test_what_is_not_in_honchos_table_comes_out_bare(
-    path: Honcho, status: int, error: type[Exception]
-) -> None:
-    """HON-025, HON-042: without the page's options at once, as the provider raised it."""
-    path.names["CONFIG"] = None
-    path.primary.fail(status)
-    with pytest.raises(error):
-        await path.call()
-    assert path.requests == (1, 0)
-
-
 async def test_both_fail(path: Honcho, clock: Clock) -> None:
     """HON-003, HON-004, HON-043: P, F, F; the providers' own errors come out, in order."""
     path.primary.fail(503)
@@ -178,21 +164,35 @@ async def test_both_fail(path: Honcho, clock: Clock) -> None:
     assert (path.requests, len(clock.slept)) == ((1, 2), 1)
 
 
-@pytest.mark.parametrize("options", [{"enable_retry": False}, {"retry_attempts": 1}])
-async def test_a_single_attempt_is_the_primarys(path: Honcho, options: Json) -> None:
-    """HON-045, HON-046: one request, and its own error."""
-    path.primary.fail(503)
-    with pytest.raises(openai.InternalServerError):
-        await path.call(**options)
-    assert path.requests == (1, 0)
+@pytest.mark.parametrize(
+    ("status", "fallback", "options", "error", "requests"),
+    [
+        (503, True, {"enable_retry": False}, openai.InternalServerError, 1),
+        (503, True, {"retry_attempts": 1}, openai.InternalServerError, 1),
+        (503, False, {}, openai.InternalServerError, 3),
+        (400, True, {}, openai.BadRequestError, 1),
+        (401, True, {}, openai.AuthenticationError, 1),
+    ],
+)
+async def test_the_primarys_own_error_comes_out_bare(
+    path: Honcho,
+    clock: Clock,
+    status: int,
+    fallback: bool,
+    options: Json,
+    error: Any,
+    requests: int,
+) -> None:
+    """HON-045, HON-046: of a single attempt; HON-005, HON-043: without a fallback, after waits.
 
-
-async def test_without_a_fallback_the_primary_is_asked_again(path: Honcho, clock: Clock) -> None:
-    """HON-005, HON-043: three requests with waits, and the provider's last error bare."""
-    path.primary.fail(503)
-    with pytest.raises(openai.InternalServerError):
-        await path.call(path.model(fallback=False))
-    assert (path.requests, len(clock.slept)) == ((3, 0), 2)
+    HON-025, HON-042: what is not in Honcho's table, at once, without the page's options.
+    """
+    path.primary.fail(status)
+    if status != 503:
+        path.names["CONFIG"] = None
+    with pytest.raises(error):
+        await path.call(path.model(fallback=fallback), **options)
+    assert (path.requests, len(clock.slept)) == ((requests, 0), requests - 1)
 
 
 async def test_a_cancelled_call_stays_cancelled(path: Honcho) -> None:

@@ -148,10 +148,6 @@ def test_junk_switches(error: Exception, config: FallbackConfig | None) -> None:
     [
         (invalid(ModelConfig, {}), {}),
         (invalid(Facts, {}), {"config": FallbackConfig(rules=of_program(ValidationError))}),
-        (
-            invalid(Facts, {}),
-            {"config": FallbackConfig(rules={"error": "ValidationError", "kind": "local"})},
-        ),
     ],
 )
 def test_the_programs_own_validation_stays_local(error: Exception, options: Any) -> None:
@@ -181,20 +177,22 @@ def test_policies_made_for_each_call_share_a_cooldown(key: str | None) -> None:
     assert requests(policy_from(elsewhere, config=config)) == ["gpt"]
 
 
-def test_the_same_model_elsewhere_has_a_name_of_its_own() -> None:
-    """HRC-014: two accounts of one model are a chain."""
-    spare = model("gpt", "openai", api_key="second", base_url="https://llm.example/v1")
-    names = [target.name for target in policy_from(model("gpt", "openai", spare)).targets]
-    assert names == ["openai/gpt", "openai/gpt@llm.example"]
-
-
-@pytest.mark.parametrize("own", [{"temperature": 0.2}, {"provider_params": {"extra_body": {}}}])
-def test_the_same_model_with_other_parameters_is_a_fallback(own: dict[str, Any]) -> None:
-    """Honcho asks it, too: with other parameters it may answer where it did not."""
+@pytest.mark.parametrize(
+    ("own", "name"),
+    [
+        ({"api_key": "second", "base_url": "https://llm.example/v1"}, "openai/gpt@llm.example"),
+        ({"temperature": 0.2}, "openai/gpt#2"),
+        ({"provider_params": {"extra_body": {}}}, "openai/gpt#2"),
+    ],
+)
+def test_the_same_model_elsewhere_or_asked_otherwise_is_a_fallback(
+    own: dict[str, Any], name: str
+) -> None:
+    """HRC-014: Honcho asks it, too; it may answer where the other did not, under its own name."""
     policy = policy_from(model("gpt", "openai", model("gpt", "openai", **own)))
     record = policy.start()
     assert requests(policy, StatusError(503), run=record) == ["gpt", "gpt"]
-    assert [one.target for one in record.record.attempts] == ["openai/gpt", "openai/gpt#2"]
+    assert [one.target for one in record.record.attempts] == ["openai/gpt", name]
 
 
 @pytest.mark.parametrize(
