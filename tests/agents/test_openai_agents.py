@@ -257,28 +257,22 @@ async def test_structured_output_and_handoffs_pass_through(
     assert "json_schema" in json.dumps(fallback.bodies[-1])
 
 
-async def test_usage_of_a_run_is_that_of_its_answers(
-    primary: Provider, fallback: Provider, providers: ProviderServer
+async def test_a_failed_attempt_has_a_span_and_no_usage(
+    primary: Provider, fallback: Provider
 ) -> None:
-    """A failed request has none."""
+    """Each attempt has the SDK's own span; the usage of a run is that of its answers."""
     primary.fail(503)
-    alone = await agents.Runner.run(agents.Agent("a", model=SDK.model(providers.new("x"))), "hi")
-    agent = agents.Agent("a", model=chain_of(primary, fallback))
-    result = await agents.Runner.run(agent, "hi")
-    usage, expected = result.context_wrapper.usage, alone.context_wrapper.usage
-    assert (usage.requests, usage.total_tokens) == (expected.requests, expected.total_tokens)
-    assert usage.total_tokens > 0
-
-
-async def test_each_attempt_has_the_sdks_own_span(primary: Provider, fallback: Provider) -> None:
-    """The one that failed, and the one that answered."""
-    primary.fail(503)
+    alone = await agents.Runner.run(agents.Agent("a", model=SDK.model(fallback)), "hi")
     processor = create_autospec(agents.TracingProcessor, instance=True)
     agents.set_trace_processors([processor])
     agents.set_tracing_disabled(False)
-    await SDK.run(chain_of(primary, fallback))
+    agent = agents.Agent("a", model=chain_of(primary, fallback))
+    result = await agents.Runner.run(agent, "hi")
     ended = [call.args[0].span_data.type for call in processor.on_span_end.call_args_list]
     assert ended.count("generation") == 2
+    usage, expected = result.context_wrapper.usage, alone.context_wrapper.usage
+    assert (usage.requests, usage.total_tokens) == (expected.requests, expected.total_tokens)
+    assert usage.total_tokens > 0
 
 
 class Closing(agents.OpenAIChatCompletionsModel):

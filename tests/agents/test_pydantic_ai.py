@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -404,17 +403,6 @@ async def test_the_sdks_own_retries_stay_where_they_are_asked_for(
     chain = chain_of(primary, fallback)
     result = await Agent(chain).run("hi", model_settings={"max_retries": 1})
     assert result.output == f"hello from {primary.name}"
-
-
-async def test_a_model_that_knows_no_retries_is_not_warned_about() -> None:
-    """Pydantic AI warns of settings that a model ignores."""
-
-    def answer(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
-        return ModelResponse([TextPart("hello")])
-
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        assert (await Agent(FallbackModel(FunctionModel(answer))).run("hi")).output == "hello"
 
 
 @pytest.mark.parametrize("is_stream", [False, True], ids=["answer", "stream"])
