@@ -63,12 +63,6 @@ def chain(policy: FallbackPolicy) -> list[str]:
     return [target.name for target in policy.targets]
 
 
-def endpoint(policy: FallbackPolicy, position: int = 1) -> Endpoint:
-    client = policy.targets[position].client
-    assert isinstance(client, Endpoint)
-    return client
-
-
 def key(policy: FallbackPolicy, position: int = 1) -> Any:
     credential = policy.targets[position].credential
     assert credential is not None
@@ -195,32 +189,25 @@ def test_every_suffix_has_its_effect() -> None:
     assert params("gemini", CACHE_POLICY__MODE="none") == {"max_output_tokens": 2500}
 
 
-def test_provider_params_belong_to_the_endpoint() -> None:
-    """HOM-008: they may hold a key, so they stand where nothing is shown or traced."""
-    given = {"extra_body": {"A": 1}, "extra_headers": {"X-B": "2"}, "extra_query": {"c": "3"}}
-    environ = {
-        f"{F}__MODEL": "openai/m",
-        f"{F}__OVERRIDES__PROVIDER_PARAMS": json.dumps(given),
-    }
-    client = endpoint(loaded(**environ)["deriver"])
-    assert {name: getattr(client, name) for name in given} == given
-    assert repr(client) == "<Endpoint openai at api.openai.com>"
-
-
 def test_nothing_is_inherited_from_the_primary() -> None:
-    """HON-009: a fallback has its own parameters, key and address, and the defaults otherwise."""
+    """HON-009: a fallback has its own parameters, key and address, and the defaults otherwise.
+
+    HOM-008: what is passed on to the SDK may hold a key, so it stands where nothing is shown.
+    """
+    given = {"extra_body": {"A": 1}, "extra_headers": {"X-B": "2"}, "extra_query": {"c": "3"}}
     environ = {
         "DERIVER_MODEL_CONFIG__TEMPERATURE": "0.9",
         "DERIVER_MODEL_CONFIG__OVERRIDES__API_KEY": "own-key",
         "DERIVER_MODEL_CONFIG__OVERRIDES__BASE_URL": "https://llm.example/v1",
-        "DERIVER_MODEL_CONFIG__OVERRIDES__PROVIDER_PARAMS__TIMEOUT": "7.5",
+        "DERIVER_MODEL_CONFIG__OVERRIDES__PROVIDER_PARAMS": json.dumps({"timeout": 7.5, **given}),
         f"{F}__MODEL": "openai/m",
     }
-    policy = loaded(**environ)["deriver"]
-    assert policy.targets[0].params["temperature"] == 0.9
-    assert endpoint(policy, 0) == Endpoint("openai", "https://llm.example/v1", 7.5)
-    assert policy.targets[1].params == {"max_output_tokens": 2500}
-    assert endpoint(policy) == Endpoint("openai", "https://api.openai.com/v1")
+    primary, fallback = (policy := loaded(**environ)["deriver"]).targets
+    assert primary.params == {"temperature": 0.9, "max_output_tokens": 2500}
+    assert primary.client == Endpoint("openai", "https://llm.example/v1", 7.5, *given.values())
+    assert repr(primary.client) == "<Endpoint openai at llm.example>"
+    assert fallback.params == {"max_output_tokens": 2500}
+    assert fallback.client == Endpoint("openai", "https://api.openai.com/v1")
     assert [key(policy, position) for position in (0, 1)] == ["own-key", "openai-key"]
 
 
@@ -305,21 +292,14 @@ def test_a_file_that_cannot_be_read_is_named(
 def test_timeouts() -> None:
     """HON-051: LLM_DEFAULT_TIMEOUT is 180 s; a target may have a timeout of its own."""
     assert loaded()["deriver"].config.timeout == 180
-    environ = {
-        "LLM_DEFAULT_TIMEOUT": "20.5",
-        f"{F}__MODEL": "anthropic/x",
-        f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT": "7",
-    }
-    policy = loaded(**environ)["deriver"]
-    assert (policy.config.timeout, endpoint(policy, 0).timeout, endpoint(policy).timeout) == (
-        20.5,
-        20.5,
-        7,
-    )
-    environ[f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT"] = "600"
-    assert loaded(**environ)["deriver"].config.timeout == 600
-    own = load_policies({**KEYS, **environ}, config=FallbackConfig(timeout=3))["deriver"]
-    assert own.config.timeout == 3
+    environ = {"LLM_DEFAULT_TIMEOUT": "20.5", f"{F}__MODEL": "anthropic/x"}
+    for own, of_policy in (("7", 20.5), ("600", 600)):
+        environ[f"{F}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT"] = own
+        policy = loaded(**environ)["deriver"]
+        assert [target.client.timeout for target in policy.targets] == [20.5, float(own)]
+        assert policy.config.timeout == of_policy
+    policies = load_policies({**KEYS, **environ}, config=FallbackConfig(timeout=3))
+    assert policies["deriver"].config.timeout == 3
 
 
 def test_the_options_are_the_pull_requests_unless_others_are_given() -> None:
@@ -358,16 +338,11 @@ def test_the_env_file_wins_over_the_environment(
 
 def test_a_missing_key_is_a_failed_authentication_without_a_request() -> None:
     """HOM-023: who asks takes the key from the credential, which says what to set."""
-    policy = load_policies({})["deriver"]
-
-    def ask(attempt: Any) -> str:
-        return str(attempt.target.credential.get())
-
     with pytest.raises(CredentialError, match=r"LLM_OPENAI_API_KEY: not set.*set it") as caught:
-        policy.call(ask)
+        load_policies({})["deriver"].call(lambda attempt: attempt.target.credential.get())
     assert caught.value.status_code == 401
     environ = {"DERIVER_MODEL_CONFIG__TRANSPORT": "lmstudio", "DERIVER_MODEL_CONFIG__MODEL": "m"}
-    assert load_policies(environ)["deriver"].call(ask) == "not-needed"
+    assert key(load_policies(environ)["deriver"], 0) == "not-needed"
 
 
 def test_of_an_address_the_host_is_shown() -> None:
