@@ -1,16 +1,19 @@
-"""The source tree and what is packed from it."""
+"""The source tree, what is packed from it, what is public of it, and who may publish it."""
 
 from __future__ import annotations
 
 import ast
+import re
 import tomllib
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 import honcho_fallback
+from tests import public_api
 
 ROOT = Path(__file__).resolve().parent.parent
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())
@@ -58,3 +61,62 @@ def test_constraints_are_plain_versions() -> None:
     pins = [line for line in lines if not line.startswith("#")]
     assert pins == sorted(pins)
     assert all(line.count("==") == 1 and "/" not in line and " " not in line for line in pins)
+
+
+# What docs/versioning.md promises is seen in review before it changes.
+
+
+def test_the_public_names_are_those_of_the_file() -> None:
+    """A name, a parameter, a default or an option that changes is a change of this file, too."""
+    assert public_api.FILE.read_text("utf-8") == public_api.written(), "run make api"
+
+
+def test_every_option_and_every_package_is_in_the_file() -> None:
+    """The file is made from the reference, and would not miss what that leaves out."""
+    lines = public_api.FILE.read_text("utf-8").splitlines()
+    packages = {path.name for path in (ROOT / "adapters").glob("honcho_fallback_*")}
+    assert packages <= {*lines}
+    for option in ("deadline", "replay", "only_models"):
+        assert any(line.startswith(f"    .{option}: ") for line in lines)
+
+
+# What runs on the forge is pinned and may do no more than it needs.
+
+FOLDER = ROOT / ".github" / "workflows"
+WORKFLOWS = sorted(FOLDER.glob("*.yml"))
+PINNED = re.compile(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
+
+each_workflow = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+
+
+def read(path: Path) -> dict[Any, Any]:
+    return dict(yaml.safe_load(path.read_text("utf-8")))
+
+
+@each_workflow
+def test_every_action_is_pinned_by_its_hash(path: Path) -> None:
+    """A tag can be moved to other code, a hash cannot; the comment says which version it is."""
+    used = re.findall(r"uses: (.+)", path.read_text("utf-8"))
+    assert used
+    assert [line for line in used if not PINNED.fullmatch(line)] == []
+
+
+@each_workflow
+def test_a_job_may_do_what_it_lists(path: Path) -> None:
+    """Nothing is allowed to all jobs; each says for itself what it needs."""
+    workflow = read(path)
+    assert workflow["permissions"] == {}
+    assert all("permissions" in job for job in workflow["jobs"].values())
+
+
+def test_only_a_tag_publishes_what_was_built_once() -> None:
+    """No other job builds, and a pull request reaches neither the index nor a signature."""
+    jobs = read(FOLDER / "release.yml")["jobs"]
+    builds = [name for name, job in jobs.items() if "make dist" in str(job["steps"])]
+    assert builds == ["build"]
+    for name, job in jobs.items():
+        rights = {right for right, degree in job["permissions"].items() if degree == "write"}
+        if rights:
+            assert job["if"] == "github.ref_type == 'tag'", name
+    assert jobs["publish"]["environment"] == "pypi"
+    assert "actions/checkout" not in str(jobs["publish"]["steps"])

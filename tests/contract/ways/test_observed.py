@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from honcho_fallback import set_observers
-from tests.contract.ways.cells import cells, in_turn, one_each
+from tests.contract.ways.cells import cells, in_turn
 from tests.contract.ways.way import CONTENT, METADATA
 from tests.helpers.observers import Noting, every_way
 
@@ -38,7 +38,7 @@ async def test_it_sees_the_same_and_each_once(cell: Cell, given: str) -> None:
 
 @cells(CONTENT)
 async def test_content_goes_to_who_asks_for_it(cell: Cell) -> None:
-    """What was asked, what was answered and what it cost; the record holds no word of it."""
+    """What was asked and what was answered; the record holds no word of it."""
     cell.primary.fail(503)
     cell.build()
     assert await cell.is_answered_by(cell.backup)
@@ -47,30 +47,6 @@ async def test_content_goes_to_who_asks_for_it(cell: Cell) -> None:
     (answered,) = [one.output for one in cell.listener.contents if one.output is not None]
     assert answered is not None
     assert "hello from" not in str(cell.record.to_dict())
-
-
-@cells()
-async def test_what_a_call_cost_is_in_its_record(cell: Cell) -> None:
-    """As the answering provider told it, whatever its form."""
-    cell.primary.fail(503)
-    cell.build()
-    await cell.ask()
-    usage = cell.record.usage
-    assert usage is not None
-    assert usage["input_tokens"] > 0
-
-
-@one_each()
-async def test_nothing_that_is_told_is_secret(cell: Cell) -> None:
-    """Neither a key nor an address is in a record or in what observers hear."""
-    cell.primary.fail(401)
-    cell.build()
-    await cell.ask()
-    heard = cell.listener
-    told = str([one.to_dict() for one in heard.records]) + repr((heard.starts, heard.switches))
-    for place in cell.places:
-        assert place.secret not in told
-        assert place.url not in repr((heard.starts, heard.switches))
 
 
 MINE = {"workspace": "acme", "wave": 12, "paid": True, "nothing": None}

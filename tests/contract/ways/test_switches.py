@@ -52,7 +52,10 @@ FAILURES: dict[str, Failing] = {
 
 @in_turn(failure=FAILURES)
 async def test_the_first_failure_switches(cell: Cell, failure: str) -> None:
-    """The primary sees one request, though its SDK would send three; the fallback answers."""
+    """The primary sees one request, though its SDK would send three; the fallback answers.
+
+    Its tokens are in the record, whatever its form; neither a key nor an address is told.
+    """
     cell.primary.standing = FAILURES[failure].reply
     cell.build()
     assert await cell.is_answered_by(cell.backup)
@@ -60,7 +63,14 @@ async def test_the_first_failure_switches(cell: Cell, failure: str) -> None:
     record = cell.record
     assert cell.kinds == [FAILURES[failure].kind, None]
     assert (record.outcome, record.is_fallback, record.attempts[1].wait) == ("success", True, 0)
-    assert len(cell.listener.switches) == 1
+    assert record.usage is not None
+    assert record.usage["input_tokens"] > 0
+    heard = cell.listener
+    assert len(heard.switches) == 1
+    told = str(record.to_dict()) + repr((heard.starts, heard.switches))
+    for place in cell.places:
+        assert place.secret not in told
+        assert place.url not in repr((heard.starts, heard.switches))
 
 
 @cells(every=True)
