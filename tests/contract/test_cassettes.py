@@ -72,25 +72,20 @@ class Sdk:
         target = attempt.target
         self.asked.append(target.name)
         client: Any = target.client
-        request: dict[str, Any] = {"model": target.model, "messages": SAY, **target.params}
-        if target.provider == "anthropic":
-            request = {"max_tokens": 16, **request}
-            if what == "tool":
-                tool = {"name": "get_weather", "input_schema": CITY}
-                request |= {"messages": WEATHER, "max_tokens": 64, "tools": [tool]}
-            return client.messages.create(
-                **request, **({"stream": True} if what == "stream" else {})
-            )
-        if what == "responses":
+        if what == "responses" and target.provider == "openai":
             return client.responses.create(model=target.model, input=SAY)
-        if what == "tool":
+        is_tool, messages = what == "tool", WEATHER if what == "tool" else SAY
+        request: dict[str, Any] = {"model": target.model, "messages": messages, **target.params}
+        request |= {"stream": True} if what == "stream" else {}
+        if target.provider == "anthropic":
+            tool: Any = {"name": "get_weather", "input_schema": CITY}
+            request = {"max_tokens": 64 if is_tool else 16, **request}
+            return client.messages.create(**request, **({"tools": [tool]} if is_tool else {}))
+        if is_tool:
             function = {"name": "get_weather", "parameters": CITY}
-            request |= {
-                "messages": WEATHER,
-                "tools": [{"type": "function", "function": function}],
-            }
+            request["tools"] = [{"type": "function", "function": function}]
         if what == "stream":
-            request |= {"stream": True, "stream_options": {"include_usage": True}}
+            request["stream_options"] = {"include_usage": True}
         return client.chat.completions.create(**request)
 
     async def call(self, policy: FallbackPolicy, what: str = "answer") -> Any:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback import FallbackObserver, set_observers
+from honcho_fallback import FallbackObserver
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from honcho_fallback import CallContent, CallRecord, CallStart, Restore, Switch
 
 
@@ -70,34 +68,6 @@ class Noting(FallbackObserver):
         parts = names.count("CallContent")
         return ["CallContent"] * bool(parts) + [one for one in names if one != "CallContent"]
 
-
-def _per_policy(observer: Any, make: Callable[[dict[str, Any]], Any]) -> Any:
-    return make({"observers": [observer]})
-
-
-def _set_before(observer: Any, make: Callable[[dict[str, Any]], Any]) -> Any:
-    set_observers([observer])
-    return make({})
-
-
-def _set_after(observer: Any, make: Callable[[dict[str, Any]], Any]) -> Any:
-    made = make({})
-    set_observers([observer])
-    return made
-
-
-def _both(observer: Any, make: Callable[[dict[str, Any]], Any]) -> Any:
-    set_observers([observer])
-    return make({"observers": [observer]})
-
-
-# Each makes what is observed, with an observer; the test takes those of the process away.
-every_way = {
-    "per policy": _per_policy,
-    "set before": _set_before,
-    "set after": _set_after,
-    "both": _both,
-}
 
 WRONG: dict[str, Any] = {
     "no hook": [object()],

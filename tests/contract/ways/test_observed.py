@@ -9,7 +9,7 @@ import pytest
 from honcho_fallback import set_observers
 from tests.contract.ways.cells import cells, in_turn
 from tests.contract.ways.way import CONTENT, METADATA
-from tests.helpers.observers import Noting, every_way
+from tests.helpers.observers import Noting
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -24,12 +24,24 @@ def nobody_left() -> Iterator[None]:
     set_observers(None)
 
 
-@in_turn(given=every_way)
+# Whether one is set for the process before, given to the chain, set for the process afterwards.
+GIVEN = {
+    "per policy": (False, True, False),
+    "set before": (True, False, False),
+    "set after": (False, False, True),
+    "both": (True, True, False),
+}
+
+
+@in_turn(given=GIVEN)
 async def test_it_sees_the_same_and_each_once(cell: Cell, given: str) -> None:
     """Given to the chain, set once before or after, or both: the events are the same."""
     cell.primary.fail(503)
-    observer = Noting()
-    every_way[given](observer, lambda options: cell.build(**{"observers": [], **options}))
+    observer, (before, own, after) = Noting(), GIVEN[given]
+    set_observers([observer] if before else None)
+    cell.build(observers=[observer] if own else [])
+    if after:
+        set_observers([observer])
     assert await cell.is_answered_by(cell.backup)
     turn = {"Restore", "TurnEnd"}  # where a run is one
     events = [kind for kind in observer.kinds if kind not in turn]
