@@ -16,7 +16,7 @@ import honcho_fallback
 import honcho_fallback_litellm
 from honcho_fallback import FallbackConfig
 from tests.test_house import ROOMS
-from tests.unit.test_sessions import cost_of_a_conversation
+from tests.unit.test_turns import cost_of_a_conversation
 
 if TYPE_CHECKING:
     from collections.abc import Callable

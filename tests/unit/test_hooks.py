@@ -20,7 +20,6 @@ from honcho_fallback import (
     Target,
 )
 from honcho_fallback.testing import StatusError
-from tests.helpers.own_rules import of_program
 from tests.helpers.scripted import DRIVERS, ask, asked_by, pair, repeating
 
 if TYPE_CHECKING:
@@ -274,18 +273,6 @@ def test_a_refused_answer_is_refined_like_an_exception(answer: Any, options: Any
     policy = pair(refine=judge, **options)
     with pytest.raises(AnswerRejected):
         policy.call(script.ask)
-    assert script.asked == [P]
-
-
-def test_a_rule_settles_what_a_validator_raises() -> None:
-    """A class of the program's own is its own also where `validate` raised it."""
-
-    def validate(_: str) -> None:
-        raise KeyError("a bug in the validator")
-
-    script = repeating(primary=["x"], fallback=["no"])
-    with pytest.raises(KeyError):
-        pair(validate=validate, rules=of_program(KeyError)).call(script.ask)
     assert script.asked == [P]
 
 

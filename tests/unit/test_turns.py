@@ -1,13 +1,15 @@
-"""How long a switch lasts: an iteration, or a turn."""
+"""How long a switch lasts: an iteration, a turn, or a session while its prompt cache is warm."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import gc
+import pickle
 import threading
 import weakref
-from typing import Any
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -16,22 +18,45 @@ from honcho_fallback import (
     FallbackConfigError,
     FallbackExhausted,
     FallbackPolicy,
+    Sessions,
     Target,
 )
-from honcho_fallback.testing import StatusError
+from honcho_fallback.testing import Clock, StatusError
 from tests.helpers.observers import Listener
-from tests.helpers.scripted import repeating
+from tests.helpers.scripted import DRIVERS, repeating
 
-# Calls between the turns of these tests are meant to stand alone.
-pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
+if TYPE_CHECKING:
+    from honcho_fallback import Attempt
+
+pytestmark = [
+    pytest.mark.usefixtures("clock"),
+    # Calls between the turns of these tests are meant to stand alone.
+    pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning"),
+]
 
 DOWN = StatusError(503)
 
 
-def pair(reset: Any) -> FallbackPolicy:
-    return FallbackPolicy(
-        [Target("primary"), Target("fallback")], FallbackConfig(wait=0, reset=reset)
-    )
+def pair(reset: Any = "session", **options: Any) -> FallbackPolicy:
+    config = FallbackConfig(wait=0, reset=reset, **options)
+    return FallbackPolicy([Target("primary"), Target("fallback")], config, agent="writer")
+
+
+def read(tokens: int | None, written: int | None = None) -> dict[str, Any]:
+    """Make an answer that says what it read from a cache, or nothing of one."""
+    cached = {"cache_read_input_tokens": tokens, "cache_creation_input_tokens": written}
+    usage = {"input_tokens": 10, "output_tokens": 1}
+    return {
+        "type": "message",
+        "content": [{"type": "text", "text": "hello"}],
+        "stop_reason": "end_turn",
+        "usage": usage | {name: count for name, count in cached.items() if count is not None},
+    }
+
+
+def turn(policy: FallbackPolicy, script: Any, session_id: str = "s") -> None:
+    with policy.session(session_id):
+        policy.call(script.ask)
 
 
 @pytest.mark.parametrize(
@@ -281,3 +306,260 @@ def test_a_turn_that_is_over_keeps_no_policy_alive() -> None:
     gc.collect()
     assert alive() is None
     assert turn.outcome == "completed"
+
+
+# A session is its turns, as long as a cache is warm.
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+def test_a_session_stays_where_its_cache_is_warm(clock: Clock, driver: str) -> None:
+    """Its next turns begin with who answered, and say so; others begin on the primary."""
+    policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=["hello"])
+    runs = []
+    for session_id in ("s", "s", "s", "another"):
+        with policy.session(session_id):
+            runs.append(policy.start())
+            DRIVERS[driver](policy, script, runs[-1])
+        clock.advance(60)
+    assert script.asked == ["primary", "fallback", "fallback", "fallback", "primary"]
+    why = "the session stays where its prompt cache is warm"
+    assert runs[1].record.untried == (("primary", why),)
+    assert f"primary: never asked, {why}" in runs[1].record.explain()
+
+
+@pytest.mark.parametrize(("seconds", "first"), [(299, "fallback"), (300, "primary")])
+def test_it_goes_back_when_the_cache_is_cold(clock: Clock, seconds: float, first: str) -> None:
+    """Each answer keeps the cache for so many seconds, and not longer."""
+    policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=["hello"])
+    turn(policy, script)
+    clock.advance(200)
+    turn(policy, script)
+    clock.advance(seconds)
+    turn(policy, script)
+    assert script.asked == ["primary", "fallback", "fallback", first]
+
+
+@pytest.mark.parametrize(
+    ("second", "then"),
+    [
+        (read(0), "primary"),  # nothing is cached, so that a return costs nothing
+        (read(0, 0), "primary"),
+        (read(0, 900), "fallback"),  # the cache is being written
+        (read(900), "fallback"),
+        (read(None), "fallback"),  # nobody says
+    ],
+)
+def test_what_usage_says_of_the_cache_decides(second: Any, then: str) -> None:
+    """The first answer of a target cannot have read anything; the second can."""
+    policy = pair()
+    script = repeating(primary=[DOWN, "hello"], fallback=[read(0), second])
+    for _ in range(3):
+        turn(policy, script)
+    assert script.asked == ["primary", "fallback", "fallback", then]
+
+
+def test_a_turn_is_not_interrupted(clock: Clock) -> None:
+    """Within a turn a switch holds, as with reset="turn", whatever the cache does."""
+    policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=[read(0)])
+    with policy.session("s"):
+        for _ in range(3):
+            policy.call(script.ask)
+            clock.advance(400)
+    turn(policy, script)
+    assert script.asked == ["primary", "fallback", "fallback", "fallback", "primary"]
+
+
+def test_a_turn_within_a_session_is_one_of_its_turns() -> None:
+    """Whatever opens turns by itself, as the adapters do, needs no word of the session."""
+    policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=["hello"])
+    for _ in range(2):
+        with policy.session("s") as around, policy.turn("named") as inner:
+            policy.call(script.ask)
+            assert (inner.turn_id, inner is around) == ("named", False)
+    assert script.asked == ["primary", "fallback", "fallback"]
+
+
+def test_a_primary_that_answered_has_the_session_again() -> None:
+    """What the fallback had cached is forgotten: the conversation has gone on elsewhere."""
+    policy = pair()
+    script = repeating(primary=[DOWN, "hello", "hello"], fallback=["hello", DOWN])
+    for _ in range(3):
+        turn(policy, script)
+    assert script.asked == ["primary", "fallback", "fallback", "primary", "primary"]
+
+
+def test_a_call_that_nobody_answered_moves_no_session() -> None:
+    """Only who answers has a cache."""
+    policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=[DOWN])
+    with pytest.raises(ExceptionGroup):
+        turn(policy, script)
+    before = len(script.asked)
+    turn(policy, script)
+    assert script.asked[before:] == ["primary"]
+
+
+def test_agents_share_a_store_and_no_place() -> None:
+    """In one conversation each agent has a prompt of its own, and so has each chain."""
+    config = FallbackConfig(wait=0, reset=Sessions())
+    chain = [Target("primary"), Target("fallback")]
+    script = repeating(primary=[DOWN, "hello"], fallback=["hello"])
+    for agent in ("writer", "judge", "writer"):
+        turn(FallbackPolicy(chain, config, agent=agent), script)
+    assert script.asked == ["primary", "fallback", "primary", "fallback"]
+
+
+def test_with_another_reset_a_session_is_a_turn() -> None:
+    """Whoever passes the conversation's name along changes nothing by it."""
+    script = repeating(primary=[DOWN], fallback=["hello"])
+    for reset in ("turn", "iteration"):
+        policy = pair(reset)
+        for _ in range(2):
+            with policy.session("s"):
+                policy.call(script.ask)
+                policy.call(script.ask)
+    stays, begins_anew = ["primary", "fallback", "fallback"], ["primary", "fallback"]
+    assert script.asked == [*stays, *stays, *begins_anew * 4]
+
+
+@pytest.mark.parametrize(
+    ("most", "before", "then", "asked"),
+    [
+        (2, "abac", "acb", ["fallback", "fallback", "primary", "fallback"]),
+        # Those on the primary begin there anyway, and take no room.
+        (1, "axy", "a", ["fallback"]),
+    ],
+)
+def test_the_session_quiet_for_longest_is_forgotten(
+    most: int, before: str, then: str, asked: list[str]
+) -> None:
+    """A server that never ends keeps as many as it was told."""
+    policy, answered = pair(Sessions(most=most)), repeating(primary=["hello"])
+    script = repeating(primary=[DOWN], fallback=["hello"])
+    for session_id in before:
+        turn(policy, answered if session_id in "xy" else script, session_id)
+    script.requests.clear()
+    for session_id in then:
+        turn(policy, script, session_id)
+    assert script.asked == asked
+
+
+def test_each_fallback_has_a_first_answer() -> None:
+    """Whoever takes over from another one has read nothing yet, either."""
+    config = FallbackConfig(wait=0, reset="session")
+    policy = FallbackPolicy([Target("primary"), Target("second"), Target("third")], config)
+    script = repeating(primary=[DOWN, "hello"], second=[read(0), DOWN], third=[read(0)])
+    with policy.session("s"):
+        policy.call(script.ask)
+        policy.call(script.ask)
+    turn(policy, script)
+    assert script.asked == ["primary", "second", "second", "third", "third"]
+
+
+def test_a_turn_that_joins_late_stays_where_it_is() -> None:
+    """One that was elsewhere before its session was named goes on there."""
+    policy, script = pair(), repeating(primary=["hello"], fallback=["hello"])
+    begun = policy.turn()
+    begun.advance(1)
+    policy.call(script.ask, turn=begun, session="s")
+    policy.call(script.ask, session="s")
+    assert script.asked == ["fallback", "fallback"]
+
+
+def test_a_hundred_sessions_at_once_keep_apart() -> None:
+    """In threads and in tasks: each has its own place."""
+    policy = pair()
+    script = repeating(primary=[DOWN], fallback=["hello"])
+
+    async def one(session_id: str) -> None:
+        async with policy.session(session_id):
+            await policy.acall(script.aask)
+
+    async def every() -> None:
+        await asyncio.gather(*(one(f"t{n}") for n in range(50)))
+
+    for _ in range(2):
+        asyncio.run(every())
+        with ThreadPoolExecutor(8) as pool:
+            [*pool.map(lambda n: turn(policy, script, f"s{n}"), range(50))]
+    assert script.asked.count("primary") == 100
+    assert script.asked.count("fallback") == 200
+
+
+def test_a_primary_is_not_said_to_be_back_while_the_session_stays() -> None:
+    """The next turn does not begin there."""
+    heard = Listener()
+    config = FallbackConfig(wait=0, reset="session")
+    targets = [Target("primary"), Target("fallback")]
+    policy = FallbackPolicy(targets, config, observers=[heard])
+    turn(policy, repeating(primary=[DOWN], fallback=["hello"]))
+    assert heard.restores == []
+
+
+def test_a_store_is_copied_without_its_memory() -> None:
+    """As a cooldown is: it goes to another process as it was made."""
+    assert repr(pickle.loads(pickle.dumps(Sessions(60, 5)))) == "Sessions(ttl=60, most=5)"  # noqa: S301 # our own
+
+
+@pytest.mark.parametrize("wrong", ["forever", 3, Sessions])
+def test_another_reset_is_refused(wrong: Any) -> None:
+    """With what it takes, and the nearest name."""
+    with pytest.raises(FallbackConfigError, match=r"reset: .*'session' or Sessions\(\)"):
+        FallbackConfig(reset=wrong)
+    with pytest.raises(FallbackConfigError, match="ttl"):
+        Sessions(ttl=0)
+    with pytest.raises(FallbackConfigError, match="session_id"):
+        pair().session("")
+
+
+class PrefixBill:
+    """Be providers that keep a prompt's beginning for a while, and bill what they read again less.
+
+    Args:
+        clock: The time in seconds.
+        down: From when to when the primary answers 503.
+    """
+
+    ttl = 300.0  # seconds that a prefix is kept after it was used
+    shortest = 1024  # tokens below which nothing is kept
+    cached_price = 0.1  # of a token that was read before
+
+    def __init__(self, clock: Clock, down: tuple[float, float]) -> None:
+        self.clock, self.down = clock, down
+        self.prompt = 0  # tokens of the conversation so far
+        self.cost = 0.0
+        self._kept: dict[str, tuple[int, float]] = {}
+
+    def ask(self, attempt: Attempt) -> dict[str, Any]:
+        """Answer with what was read from a cache, or with a 503."""
+        model, now = attempt.target.model, self.clock()
+        if model == "primary" and self.down[0] <= now < self.down[1]:
+            raise DOWN
+        prefix, until = self._kept.get(model, (0, 0.0))
+        tokens = prefix if now < until else 0
+        self.cost += self.prompt - tokens + self.cached_price * tokens
+        if self.prompt >= self.shortest:
+            self._kept[model] = self.prompt, now + self.ttl
+        return read(tokens)
+
+
+def cost_of_a_conversation(reset: Any, minutes: int) -> int:
+    """Run 20 turns of three calls, one a minute, with an outage in the middle; tokens to pay."""
+    clock = Clock()
+    with clock.installed():
+        policy, begins = pair(reset), clock() + 540
+        bill = PrefixBill(clock, (begins, begins + 60 * minutes))
+        for _ in range(20):
+            with policy.session("s"):
+                for _ in range(3):
+                    bill.prompt += 1000
+                    policy.call(bill.ask)
+            clock.advance(60)
+    return round(bill.cost)
+
+
+@pytest.mark.parametrize("minutes", [2, 6])
+def test_a_session_costs_least(minutes: int) -> None:
+    """Who goes back pays anew for what the conversation has become: after a longer outage all."""
+    turn, iteration = (cost_of_a_conversation(one, minutes) for one in ("turn", "iteration"))
+    assert cost_of_a_conversation("session", minutes) < turn <= iteration
+    assert Sessions().ttl == PrefixBill.ttl

@@ -8,7 +8,6 @@ from dataclasses import replace
 from typing import Any, get_type_hints
 
 import pytest
-import tenacity
 
 from honcho_fallback import (
     ApiKey,
@@ -21,7 +20,6 @@ from honcho_fallback import (
     TransportRecovery,
 )
 from honcho_fallback.testing import StatusError
-from tests.helpers.own_rules import of_program, of_provider
 
 SECRET = "sk-not-a-real-key"
 NOBODY: Any = object()
@@ -168,23 +166,6 @@ def test_options_keep_what_was_set_and_take_the_rest_by_default() -> None:
     assert (both.config.timeout, both.config.reset, config.timeout) == (9, "turn", 3)
 
 
-def test_any_tenacity_wait_will_do() -> None:
-    """A strategy sees how often the target failed and with what; seconds do as well."""
-    seen: list[Any] = []
-
-    def strategy(state: tenacity.RetryCallState) -> float:
-        assert state.outcome is not None
-        seen.append((state.attempt_number, type(state.outcome.exception())))
-        return 0.25
-
-    run = FallbackPolicy([Target("m")], FallbackConfig(wait=strategy)).start()
-    assert run.fail(StatusError(503)).wait == 0.25
-    assert run.fail(StatusError(500)).wait == 0.25
-    assert seen == [(1, StatusError), (2, StatusError)]
-    fixed = FallbackPolicy([Target("m")], FallbackConfig(wait=tenacity.wait_fixed(2))).start()
-    assert fixed.fail(StatusError(503)).wait == 2
-
-
 @pytest.mark.parametrize("error", [
     *(StatusError(status) for status in (408, 429, 500, 529)),
     *(TimeoutError(), ConnectionResetError(), StatusError(429, code="insufficient_quota")),
@@ -205,22 +186,6 @@ def test_honcho_preset_switches_on_nothing_else(error: Exception) -> None:
     policy = FallbackPolicy([Target("primary"), Target("fallback")], FallbackConfig.honcho())
     with pytest.raises(type(error)):
         policy.start().fail(error)
-
-
-@pytest.mark.parametrize(
-    ("options", "switches"),
-    [({"rules": of_program(StatusError)}, False), ({"rules": of_provider(StatusError)}, True)],
-)
-def test_honcho_preset_obeys_the_other_options(options: Any, switches: bool) -> None:
-    """A preset filters what the classifier says, and what it was told to look for stays told."""
-    config = FallbackConfig.honcho(**options)
-    run = FallbackPolicy([Target("primary"), Target("fallback")], config).start()
-    if switches:
-        assert run.fail(StatusError(0)).target.name == "fallback"
-    else:
-        with pytest.raises(StatusError):
-            run.fail(StatusError(503))
-        assert run.record.attempts[0].kind == "local"
 
 
 def test_resilient_is_what_it_says_and_can_be_varied() -> None:
