@@ -126,7 +126,7 @@ def options_page() -> str:
             "|---|---|---|---|",
         ]
         for name in names:
-            takes = _as_cell(takes_by_option[name].values)
+            takes = _as_cell(takes_by_option[name].description)
             lines.append(
                 f"| `{name}` | {meanings[name]} | {takes} | {_shown(name, defaults[name])} |"
             )

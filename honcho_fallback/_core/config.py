@@ -5,8 +5,7 @@ from __future__ import annotations
 import inspect
 import random
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Annotated, Any, Literal, Self, TypedDict, Unpack
+from typing import Annotated, Any, Literal, Self, TypedDict, Unpack, get_args
 
 import tenacity
 from pydantic import BaseModel, ConfigDict, Field, InstanceOf, ValidationError, field_validator
@@ -19,27 +18,19 @@ from honcho_fallback._values.errors import FallbackConfigError, nearest, shown, 
 from honcho_fallback._values.failure import KINDS, NOT_ACCEPTABLE, Failure, FailureKind
 
 
-@dataclass(frozen=True)
-class Takes:
-    """Say what an option takes: the second half of the sentence that refuses something else.
-
-    Args:
-        values: What may be passed.
-        words: Where its values are words, all of them, for "did you mean".
-    """
-
-    values: str
-    words: tuple[str, ...] = ()
+def taking(values: str) -> Any:
+    """Say what an option takes: the second half of the sentence that refuses something else."""
+    return Field(description=values)
 
 
 Positive = Annotated[float, Field(gt=0, allow_inf_nan=False, strict=True)]
 NotNegative = Annotated[float, Field(ge=0, allow_inf_nan=False, strict=True)]
 Count = Annotated[int, Field(ge=1, strict=True)]
-SecondsOrNone = Annotated[Positive | None, Takes("seconds as a number above 0, or None")]
-CountOrNone = Annotated[Count | None, Takes("a whole number, 1 or more, or None")]
+SecondsOrNone = Annotated[Positive | None, taking("seconds as a number above 0, or None")]
+CountOrNone = Annotated[Count | None, taking("a whole number, 1 or more, or None")]
 Labels = Annotated[
     frozenset[Annotated[str, Field(min_length=1, strict=True)]],
-    Takes("a set of texts, such as {'eu'}"),
+    taking("a set of texts, such as {'eu'}"),
 ]
 
 DEFAULT_FALLBACK_ON = frozenset(kind for kind, facts in KINDS.items() if facts.switchable)
@@ -47,14 +38,8 @@ DEFAULT_FALLBACK_ON = frozenset(kind for kind, facts in KINDS.items() if facts.s
 # Full jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"): 0.5 s doubling to 8 s.
 DEFAULT_WAIT = tenacity.wait_random_exponential(multiplier=0.5, max=8)
 
-_KINDS = tuple(FailureKind)
 # What pull request 692 names by class where an error has no status, but for a rate limit.
-_PASSING = (
-    FailureKind.OVERLOADED,
-    FailureKind.SERVER_ERROR,
-    FailureKind.TIMEOUT,
-    FailureKind.CONNECTION,
-)
+_PASSING = [*map(FailureKind, ("overloaded", "server_error", "timeout", "connection"))]
 _HERMES_DELAY = tenacity.wait_exponential(multiplier=2, max=60)
 _WAIT = "a tenacity wait strategy, or seconds as a number such as 1.5"
 
@@ -172,54 +157,51 @@ class FallbackConfig(BaseModel):
 
     fallback_on: Annotated[
         frozenset[FailureKind],
-        Takes(
+        taking(
             "a set of kinds such as {'rate_limit', 'timeout'}, without 'cancelled': a cancelled "
-            "call stays cancelled",
-            _KINDS,
+            "call stays cancelled"
         ),
     ] = DEFAULT_FALLBACK_ON
     switch_after: Annotated[
         Count | Mapping[FailureKind, Count],
-        Takes("a whole number, 1 or more, or one per kind, such as {'timeout': 2}", _KINDS),
+        taking("a whole number, 1 or more, or one per kind, such as {'timeout': 2}"),
     ] = 1
     max_attempts: CountOrNone = None
     attempts_per_target: CountOrNone = None
-    wait: Annotated[Callable[[Any], Any], Takes(_WAIT)] = DEFAULT_WAIT
-    retry_after_cap: Annotated[NotNegative, Takes("seconds as a number, 0 or more")] = 30.0
+    wait: Annotated[Callable[[Any], Any], taking(_WAIT)] = DEFAULT_WAIT
+    retry_after_cap: Annotated[NotNegative, taking("seconds as a number, 0 or more")] = 30.0
     reset: Annotated[
-        Literal["iteration", "turn"] | Sessions,
-        Takes("'iteration', 'turn', 'session' or Sessions()", ("iteration", "turn", "session")),
+        Literal["iteration", "turn", "session"] | Sessions,
+        taking("'iteration', 'turn', 'session' or Sessions()"),
     ] = "iteration"
     timeout: SecondsOrNone = 180.0
     connect_timeout: SecondsOrNone = 5.0
-    check_responses: Annotated[bool, Takes("True or False")] = True
+    check_responses: Annotated[bool, taking("True or False")] = True
     validate_answer: Annotated[
-        Callable[[Any], object] | None, Takes("a callable on the answer, or None")
+        Callable[[Any], object] | None, taking("a callable on the answer, or None")
     ] = Field(default=None, alias="validate")
-    on_exhausted: Annotated[
-        Literal["group", "last"], Takes("'group' or 'last'", ("group", "last"))
-    ] = "group"
-    only_models: Annotated[bool, Takes("True or False")] = False
+    on_exhausted: Annotated[Literal["group", "last"], taking("'group' or 'last'")] = "group"
+    only_models: Annotated[bool, taking("True or False")] = False
     rules: Annotated[
-        tuple[Rule, ...], Takes("the path of a TOML file, a dict, or a list of these")
+        tuple[Rule, ...], taking("the path of a TOML file, a dict, or a list of these")
     ] = ()
     refine: Annotated[
         Callable[[Failure, BaseException], Failure] | None,
-        Takes("a callable on the failure and the exception that returns a Failure, or None"),
+        taking("a callable on the failure and the exception that returns a Failure, or None"),
     ] = None
-    cooldown: Annotated[CooldownStore | None, Takes("Cooldown(), RedisCooldown() or None")] = None
+    cooldown: Annotated[CooldownStore | None, taking("Cooldown(), RedisCooldown() or None")] = None
     deadline: SecondsOrNone = None
     first_token_timeout: SecondsOrNone = None
     idle_timeout: SecondsOrNone = None
-    retry_budget: Annotated[RetryBudget | None, Takes("RetryBudget() or None")] = None
+    retry_budget: Annotated[RetryBudget | None, taking("RetryBudget() or None")] = None
     transport_recovery: Annotated[
-        InstanceOf[TransportRecovery] | None, Takes("TransportRecovery() or None")
+        InstanceOf[TransportRecovery] | None, taking("TransportRecovery() or None")
     ] = None
-    must_not_degrade: Annotated[bool, Takes("True or False")] = False
-    replay: Annotated[Literal["any", "safe"], Takes("'any' or 'safe'", ("any", "safe"))] = "any"
+    must_not_degrade: Annotated[bool, taking("True or False")] = False
+    replay: Annotated[Literal["any", "safe"], taking("'any' or 'safe'")] = "any"
     require: Labels = frozenset()
     refusal_require: Labels = frozenset()
-    min_rate: Annotated[Positive | None, Takes("characters as a number above 0, or None")] = None
+    min_rate: Annotated[Positive | None, taking("characters as a number above 0, or None")] = None
 
     def __init__(self, **options: Unpack[ConfigOptions]) -> None:
         if "rules" in options:
@@ -365,29 +347,34 @@ def is_async(hook: object) -> bool:
     )
 
 
-def takes() -> dict[str, Takes]:
-    """Return what each option takes, by its name."""
-    return {
-        field.alias or name: next(one for one in field.metadata if isinstance(one, Takes))
-        for name, field in FallbackConfig.model_fields.items()
-    }
+def takes() -> dict[str, Any]:
+    """Return pydantic's field of each option, whose description says what it takes."""
+    return {field.alias or name: field for name, field in FallbackConfig.model_fields.items()}
 
 
 def _explain(error: ValidationError, options: dict[str, Any]) -> str:
-    options_by_name = takes()
-    lines: dict[str, None] = {}
+    fields, lines = takes(), dict[str, None]()
     for detail in error.errors(include_url=False, include_input=False, include_context=False):
         name = str(detail["loc"][0]) if detail["loc"] else ""
-        if name in options_by_name:
-            given, option = options.get(name), options_by_name[name]
-            guess = _nearest_words(given, option.words)
-            lines[f"{name}: got {shown(given)}; {guess}pass {option.values}"] = None
+        if name in fields:
+            given, field = options.get(name), fields[name]
+            guess = _nearest_words(given, _words(field.annotation))
+            lines[f"{name}: got {shown(given)}; {guess}pass {field.description}"] = None
         else:
-            lines[f"{name}: no such option; {unknown_name(name, options_by_name)}"] = None
+            lines[f"{name}: no such option; {unknown_name(name, fields)}"] = None
     return "\n".join(lines)
 
 
-def _nearest_words(given: object, words: tuple[str, ...]) -> str:
+def _words(annotation: Any) -> list[str]:
+    """List the words that a type allows, for "did you mean"."""
+    if annotation is FailureKind:
+        return [*FailureKind]
+    if isinstance(annotation, str):
+        return [annotation]
+    return [word for part in get_args(annotation) for word in _words(part)]
+
+
+def _nearest_words(given: object, words: list[str]) -> str:
     parts: list[object] = [given]
     if isinstance(given, set | frozenset | list | tuple | dict):
         parts = [*given, *(given.values() if isinstance(given, dict) else ())]  # pyright: ignore[reportUnknownArgumentType] # anybody's container
