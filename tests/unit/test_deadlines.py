@@ -45,6 +45,7 @@ def chain(length: int, **options: Any) -> FallbackPolicy:
         (3, {"deadline": 30, "timeout": 12}, [10, 12, 12]),
         (2, {"deadline": 30, "timeout": 4}, [4, 4]),
         (2, {"deadline": None, "timeout": 4}, [4, 4]),
+        (3, {"deadline": 30, "must_not_degrade": True}, [30]),  # nobody else may be asked
     ],
 )
 def test_a_reserve_is_kept_for_the_targets_behind(
@@ -53,7 +54,7 @@ def test_a_reserve_is_kept_for_the_targets_behind(
     """A third of the deadline per fallback, at least 1 s; the last target gets what is left."""
     run = chain(length, **options).start()
     attempts = [run.attempt]
-    attempts += [run.fail(DOWN) for _ in range(length - 1)]  # each failed at once
+    attempts += [run.fail(DOWN) for _ in expected[1:]]  # each failed at once
     assert [attempt.timeout for attempt in attempts] == pytest.approx(expected)
 
 
@@ -169,22 +170,24 @@ def thinking_for(seconds: list[float], **options: Any) -> tuple[CallRecord, floa
         return runner.run(read())
 
 
-def test_a_model_that_thinks_is_alive() -> None:
-    """The first token may be one of thinking; after it no silence is longer than idle_timeout."""
-    limits = {"first_token_timeout": 10.0, "idle_timeout": 60.0}
-    record, seconds = thinking_for([9, 50, 50], **limits)
-    assert (record.answered_by, seconds) == ("primary", 109)
-    record, seconds = thinking_for([11], **limits)
-    assert (record.answered_by, seconds) == ("fallback", 10)
-    record, seconds = thinking_for([9, 61], **limits)
-    assert (record.answered_by, seconds) == ("fallback", 69)
-
-
-def test_thinking_is_no_content() -> None:
-    """Up to the first content an attempt has its timeout, however much it thinks."""
-    record, seconds = thinking_for([9, 50, 50, 50], timeout=100.0, first_token_timeout=10.0)
-    assert (record.answered_by, seconds) == ("fallback", 100)
-    assert record.attempts[0].kind == "timeout"
+@pytest.mark.parametrize(
+    ("waits", "limits", "answered_by", "seconds"),
+    [
+        # The first token may be one of thinking; after it no silence is longer than idle_timeout.
+        ([9, 50, 50], {"idle_timeout": 60.0}, "primary", 109),
+        ([11], {"idle_timeout": 60.0}, "fallback", 10),
+        ([9, 61], {"idle_timeout": 60.0}, "fallback", 69),
+        # It is no content: up to that an attempt has its timeout, however much it thinks.
+        ([9, 50, 50, 50], {"timeout": 100.0}, "fallback", 100),
+    ],
+)
+def test_a_model_that_thinks_is_alive(
+    waits: list[float], limits: dict[str, float], answered_by: str, seconds: float
+) -> None:
+    """Its thoughts count as a first token, and as nothing else."""
+    record, took = thinking_for(waits, first_token_timeout=10.0, **limits)
+    assert (record.answered_by, took) == (answered_by, seconds)
+    assert record.attempts[0].kind == (None if answered_by == "primary" else "timeout")
 
 
 async def test_a_stream_that_falls_silent_is_interrupted() -> None:
@@ -237,11 +240,3 @@ async def test_a_deadline_bounds_a_stream_up_to_its_first_content() -> None:
     assert await anext(chunks) == "hel"
     asyncio.get_running_loop().call_later(0.08, gate.set)
     assert [chunk async for chunk in chunks] == ["lo"]
-
-
-def test_a_call_that_must_not_degrade_keeps_nothing_for_others(clock: Clock) -> None:
-    """The whole deadline is the primary's where nobody else may be asked."""
-    run = chain(3, deadline=30, max_attempts=1).start(must_not_degrade=True)
-    assert run.attempt.timeout == pytest.approx(30)
-    with pytest.raises(FallbackExhausted):
-        run.fail(DOWN)

@@ -164,24 +164,19 @@ def test_what_other_processes_know_is_asked_of_those_that_fit() -> None:
 
 @pytest.mark.parametrize("cooldown", [None, Cooldown])
 def test_a_turn_does_not_leave_whom_one_call_did_not_fit(cooldown: Any) -> None:
-    """The next call of the turn starts on the target that this call was too much for."""
+    """The next call of the turn starts on the target that this call was too much for.
+
+    Whom the turn has left is asked before nobody is, and the turn stays where it was.
+    """
     policy = chain(reset="turn", cooldown=cooldown and cooldown())
     with policy.turn() as turn:
         policy.call(repeating(second=["hello"]).ask, unfit={0: BLIND})
         assert turn.position == 0
         policy.call(repeating(primary=[DOWN], third=["hello"]).ask, unfit={1: BLIND})
         assert turn.position == 1
-        script = repeating(second=["hello"])
-        assert policy.call(script.ask) == "hello"
-
-
-def test_a_turn_goes_back_for_a_call_that_only_an_earlier_target_can_take() -> None:
-    """Whom the turn has left is asked before nobody is, and the turn stays where it was."""
-    policy = chain(reset="turn")
-    with policy.turn() as turn:
-        policy.call(repeating(primary=[DOWN], second=["hello"]).ask)
-        script = repeating(primary=["hello"])
-        assert policy.call(script.ask, unfit={1: BLIND, 2: BLIND}) == "hello"
+        assert policy.call(repeating(second=["hello"]).ask) == "hello"
+        back = repeating(primary=["hello"])
+        assert policy.call(back.ask, unfit={1: BLIND, 2: BLIND}) == "hello"
         assert turn.position == 1
 
 
