@@ -387,8 +387,8 @@ def test_what_cannot_observe_is_refused(take: Any, observers: Any, message: str)
     with pytest.raises(FallbackConfigError, match=message):
         take(observers)
     assert policy(targets=1).observers == ()
-    one, other = Duck(), Finishes()
-    assert check_observers(iter([one, other])) == (one, other)
+    both: list[Any] = [Duck(), Finishes()]
+    assert check_observers(iter(both)) == tuple(both)
 
 
 @pytest.fixture

@@ -26,7 +26,6 @@ from honcho_fallback import (
     FailureKind,
     FallbackConfig,
     FallbackConfigError,
-    FallbackError,
     FallbackExhausted,
     FallbackPolicy,
     OutcomeUnknown,
@@ -44,6 +43,7 @@ if TYPE_CHECKING:
     from types import FrameType
 
     from honcho_fallback.testing import Clock
+    from tests.helpers.broken_server import Connection
 
 MESSAGES: Any = [{"role": "user", "content": "hello"}]
 TIMEOUT, RESET = TimeoutError("too slow"), ConnectionResetError(104, "reset")
@@ -143,7 +143,7 @@ def test_a_stream_that_broke_has_had_an_effect() -> None:
 
     Also to a policy around it, though what cut it looks like a refusal.
     """
-    endings: list[tuple[Any, type[FallbackError]]] = [
+    endings: list[tuple[Any, type[Any]]] = [
         ("replace", OutcomeUnknown),
         ("final", StreamInterrupted),
     ]
@@ -416,7 +416,10 @@ def test_a_proxy_is_no_proof_unless_it_was_not_there() -> None:
         failure = classify(got.value)
         return failure.kind.value, failure.reached, failure.scope
 
-    with BrokenServer(lambda connection: connection.read()) as server:
+    def hang_up(connection: Connection) -> None:
+        connection.read()
+
+    with BrokenServer(hang_up) as server:
         assert through(f"http://127.0.0.1:{server.port}") == ("connection", "unknown", "model")
     with nobody() as url:
         assert through(url) == ("connection", "no", "endpoint")
