@@ -17,6 +17,7 @@ from google.genai.types import HttpOptions, HttpRetryOptions
 
 from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.providers import (
+    distinct_name,
     owner_of,
     place_of,
     with_key,
@@ -188,3 +189,19 @@ def test_a_place_is_an_address_and_an_account() -> None:
     nowhere = Target("m")
     assert place_of(nowhere) == place_of(replace(nowhere, labels={"eu"}))
     assert place_of(nowhere) != place_of(Target("m"))
+
+
+@pytest.mark.parametrize(
+    ("taken", "name"),
+    [
+        ([], "gpt"),
+        (["claude"], "gpt"),
+        (["gpt"], "gpt#2"),
+        (["gpt", "claude"], "gpt#3"),
+        (["gpt", "gpt#2"], "gpt#3"),
+        (["gpt", "gpt#3"], "gpt#4"),
+    ],
+)
+def test_a_taken_name_gets_the_number_of_its_place(taken: list[str], name: str) -> None:
+    """Counted from 1, as people count; where even that is taken, the next free number."""
+    assert distinct_name("gpt", taken) == name
