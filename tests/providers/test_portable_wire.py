@@ -237,19 +237,34 @@ def test_calls_of_the_fallback_are_answered_at_the_primary(
     assert not [secret for secret in SECRETS[:2] if secret in json.dumps(one.bodies)]
 
 
-def claude_says(call: str, *, thought: bool) -> Json:
-    """Return an answer that calls a tool, with a thought before it or without."""
+ASKED = {"role": "user", "content": QUESTION}
+SAID = {"role": "assistant", "content": "Lima."}
+
+
+def round_of(call: str, *, thought: bool) -> dict[str, list[Json]]:
+    """Return a call and its result in each format, with a thought before it or without.
+
+    Anthropic's own, a chat as LiteLLM writes it, and items of the Responses API.
+    """
+    function = {"name": "f", "arguments": "{}"}
     thoughts = [{"type": "thinking", "thinking": "hm", "signature": "s"}] * thought
+    blocks = [*thoughts, wire.tool_use(call, "thermometer", {"city": "Lima"})]
+    result = {"type": "tool_result", "tool_use_id": call, "content": "21"}
+    chat = {"tool_calls": [{"id": call, "type": "function", "function": function}]}
     return {
-        "role": "assistant",
-        "content": [*thoughts, wire.tool_use(call, "thermometer", {"city": "Lima"})],
-    }
-
-
-def result_of(call: str) -> Json:
-    return {
-        "role": "user",
-        "content": [{"type": "tool_result", "tool_use_id": call, "content": "21"}],
+        "anthropic": [
+            {"role": "assistant", "content": blocks},
+            {"role": "user", "content": [result]},
+        ],
+        "openai": [
+            {"role": "assistant", **chat, **({"thinking_blocks": thoughts} if thought else {})},
+            {"role": "tool", "tool_call_id": call, "content": "21"},
+        ],
+        "openai-responses": [
+            *[{"type": "reasoning", "summary": []}] * thought,
+            {"type": "function_call", "call_id": call, **function},
+            {"type": "function_call_output", "call_id": call, "output": "21"},
+        ],
     }
 
 
@@ -259,6 +274,7 @@ def result_of(call: str) -> Json:
         ([("toolu_1", True)], True),
         ([("toolu_1", True), ("toolu_2", True)], True),
         # It thinks at the start of a turn alone, unless its thoughts are interleaved with calls.
+        ([("toolu_1", True), ("toolu_2", False)], True),
         ([("toolu_1", True), ("toolu_2", False), ("toolu_3", False)], True),
         ([("toolu_1", False)], False),
         ([("call_1", False)], False),
@@ -269,67 +285,24 @@ def result_of(call: str) -> Json:
 def test_claude_thinks_in_a_turn_that_it_began(
     providers: ProviderServer, calls: list[tuple[str, bool]], may: bool
 ) -> None:
-    """And that nobody else went on with; in the next turn it thinks again."""
-    history: list[Json] = [Anthropic.question]
-    for call, thought in calls:
-        history += [claude_says(call, thought=thought), result_of(call)]
-    assert can_think(history) is may
+    """And that nobody else went on with, in each format; in the next turn it thinks again."""
+    rounds = [round_of(call, thought=thought) for call, thought in calls]
+    for made_by in rounds[0]:
+        history = [ASKED, *(one for each in rounds for one in each[made_by])]
+        assert can_think(history, made_by=made_by) is may, made_by
+        assert can_think([*history, SAID, ASKED], made_by=made_by)
 
     rules = AnthropicRules()
     rules.wrote |= {"s", "toolu_1", "toolu_2", "toolu_3"}
-    Anthropic().ask(providers.new("claude", rules=rules).url, history)
+    said = [one for each in rounds for one in each["anthropic"]]
+    Anthropic().ask(providers.new("claude", rules=rules).url, [Anthropic.question, *said])
     assert not providers["claude"].refused
-
-    said = {"role": "assistant", "content": "Lima."}
-    assert can_think([*history, said, {"role": "user", "content": "Why?"}])
-
-
-CHAT_CALL = {"id": "toolu_1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-ITEM_CALL = {"type": "function_call", "call_id": "toolu_1", "name": "f", "arguments": "{}"}
-CHAT_RESULT = {"role": "tool", "tool_call_id": "toolu_1", "content": "21"}
-ITEM_RESULT = {"type": "function_call_output", "call_id": "toolu_1", "output": "21"}
-ASKED = {"role": "user", "content": QUESTION}
-
-
-def chat_of(call: Json, *, thought: bool) -> list[Json]:
-    """Return one round of a chat as LiteLLM writes Anthropic's."""
-    thoughts = {"thinking_blocks": [{"type": "thinking", "signature": "s"}]} if thought else {}
-    said = {"role": "assistant", "tool_calls": [call], **thoughts}
-    return [said, {**CHAT_RESULT, "tool_call_id": call["id"]}]
-
-
-def items_of(call: Json, *, thought: bool) -> list[Json]:
-    """Return one round of the Responses API's items."""
-    result = {**ITEM_RESULT, "call_id": call["call_id"]}
-    return [*([{"type": "reasoning", "summary": []}] if thought else []), call, result]
-
-
-@pytest.mark.parametrize(
-    ("rounds", "may"),
-    [
-        ([("toolu_1", True)], True),
-        ([("toolu_1", False)], False),
-        ([("toolu_1", True), ("toolu_2", False)], True),
-        ([("toolu_1", True), ("call_2", False)], False),
-        ([("toolu_1", True), ("call_2", True)], True),
-    ],
-)
-def test_whether_claude_may_think_is_known_of_what_gateways_write(
-    rounds: list[tuple[str, bool]], may: bool
-) -> None:
-    """In LiteLLM's chats and in items of the Responses API as in Anthropic's own messages."""
-    chat, items = [ASKED], [ASKED]
-    for call_id, thought in rounds:
-        chat += chat_of({**CHAT_CALL, "id": call_id}, thought=thought)
-        items += items_of({**ITEM_CALL, "call_id": call_id}, thought=thought)
-    for history, made_by in ((chat, "openai"), (items, "openai-responses")):
-        assert can_think(history, made_by=made_by) is may
-        assert can_think(
-            [*history, {"role": "assistant", "content": "21."}, ASKED], made_by=made_by
-        )
 
 
 def test_whether_claude_may_think_is_asked_in_a_format_that_it_speaks() -> None:
-    """Google's has no thoughts of Claude's."""
+    """Google's has no thoughts of Claude's; in others' formats a thought is whose it says."""
     with pytest.raises(FallbackConfigError, match="made_by"):
         can_think([], made_by="google")
+    for made_by in ("openai", "openai-responses"):
+        rounds = [round_of(call, thought=True)[made_by] for call in ("toolu_1", "call_2")]
+        assert can_think([ASKED, *rounds[0], *rounds[1]], made_by=made_by)
