@@ -75,7 +75,6 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> Output:
-        """Ask the chain for one answer, in this task."""
         async with ChainCall(self.chain, self, input, config, kwargs) as call:
             try:
                 answer: Output = await call.policy.acall(call.aask, run=call.open())
@@ -107,7 +106,6 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
         config: RunnableConfig | None = None,
         **kwargs: Any,
     ) -> AsyncGenerator[Chunk_co, None]:
-        """Ask the chain for chunks, in this task; it may switch until the first with content."""
         async with ChainCall(self.chain, self, input, config, kwargs) as call:
             run, shows = call.open(), call.shows
             chunks = call.policy.astream(
@@ -163,7 +161,6 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
 
     @property
     def config_specs(self) -> list[ConfigurableFieldSpec]:
-        """Return what can be configured per call in any candidate."""
         return get_unique_config_specs(
             spec for candidate in self.candidates for spec in candidate.config_specs
         )
@@ -181,15 +178,13 @@ class FallbackBase(RunnableSerializable[Input, Output], Generic[Input, Output, C
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return self._derived(deepcopy(self.candidates, memo), self.options)
 
-    def _clients(self) -> list[Runnable[Any, Any]]:
-        """Return the candidates as the policy calls them, without the retries of their SDKs."""
-        return [target.client for target in self.chain.targets]
+    def _asking_once(self) -> tuple[list[Runnable[Any, Any]], Options]:
+        """Return the candidates as the policy calls them, and the options that leave them so."""
+        clients = [target.client for target in self.chain.targets]
+        return clients, replace(self.options, sdk_retries="keep")
 
-    def _derived(
-        self, candidates: list[Runnable[Any, Any]], options: Options, *, asks_once: bool = False
-    ) -> Self:
-        policy_options = options if not asks_once else replace(options, sdk_retries="keep")
-        chain = Chain.over(candidates, policy_options, self.policy)
+    def _derived(self, candidates: list[Runnable[Any, Any]], options: Options) -> Self:
+        chain = Chain.over(candidates, options, self.policy)
         changes = {"candidates": candidates, "options": options, "chain": chain}
         derived = self.model_copy(update=changes)
         vars(derived).pop("_serialized", None)
@@ -230,8 +225,7 @@ class FallbackRunnable(FallbackBase[Input, Output, Output]):
         They ask nobody but their model, and an integration's parser reads its answer.
         """
         config = options.config.replace(only_models=True)
-        changed = replace(options, config=config, sdk_retries="keep")
-        fields: Any = {"options": changed}
+        fields: Any = {"options": replace(options, config=config)}
         runnable = cls(*candidates, **fields)
         vars(runnable)["chain"] = Chain.over(candidates, runnable.options, before)
         return runnable

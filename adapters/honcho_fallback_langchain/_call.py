@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator
-from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
@@ -30,10 +29,10 @@ from honcho_fallback import (
 )
 from honcho_fallback.providers import route_in
 from honcho_fallback_langchain._callbacks import (
+    AS_AROUND,
     NOT_DETACHED,
     Gate,
     detach_langfuse,
-    parented_like,
     show_tokens,
 )
 from honcho_fallback_langchain._candidates import parameters_of, streams
@@ -41,18 +40,17 @@ from honcho_fallback_langchain._labels import labels_of
 from honcho_fallback_langchain._message_history import as_it_thinks, for_provider
 from honcho_fallback_langchain._outputs import (
     NOTHING,
-    REFUSING,
+    RAISED,
     attempt_metadata,
     ends_message,
-    failed_attempts,
+    failed_attempt,
     has_content,
     mark_replacement,
     marked,
     merged,
-    raise_unsendable,
+    raise_as_failure,
     reading_messages,
     unfit,
-    unread_because,
     unreadable,
 )
 from honcho_fallback_langchain._sdk import (
@@ -73,8 +71,6 @@ if TYPE_CHECKING:
     from honcho_fallback_langchain._options import Partial
 
 _END: Any = object()
-_AS_AROUND = nullcontext()  # one for all calls: it holds nothing
-_READING = (IndexError, UnboundLocalError, ValueError)  # what reading an answer may raise
 
 # Where a call's own policy stands in a config. A remote caller can put strings and dicts there, so
 # only the very classes count.
@@ -113,6 +109,7 @@ class Call(ABC):
     is_heard = True  # whether anybody may listen
     wants_content = False
     shows_tokens: bool | None = None  # to somebody, once it is known
+    reads = True  # what a candidate makes of its answer: who cannot read one raises about it
 
     def __init__(
         self, chain: Chain, messages: Any, settings: dict[str, Any], config: RunnableConfig | None
@@ -158,7 +155,7 @@ class Call(ABC):
         configurable = config.get("configurable") or {}
         session = next(filter(None, map(configurable.get, _SESSIONS)), None)
         session = session if session is None else str(session)
-        with parented_like(self.detached) if self.detached.stand_in else _AS_AROUND:
+        with self.detached.parented() if self.detached.stand_in else AS_AROUND:
             self.run = policy.start(turn=turn, session=session, metadata=metadata, unfit=unfit)
         if self.wants_content:
             self.run.report(input=call_input)
@@ -192,45 +189,46 @@ class Call(ABC):
     async def asend(self, request: Request) -> Any:
         """Return what the candidate answers, in this task."""
 
+    def bounded(self, _attempt: Attempt, callbacks: Any) -> Any:
+        """Return an attempt's callbacks with what refuses whoever lacks the labels."""
+        return callbacks
+
     @abstractmethod
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Return an answer as it is handed out, its messages as they are taken."""
 
     def ask(self, attempt: Attempt) -> Any:
         """Ask one candidate, whose requests end with the attempt."""
-        token = ATTEMPTS.set((*ATTEMPTS.get(), attempt))
         try:
-            return self.finish(attempt, self.send(self.next_request(attempt)))
+            request = self.next_request(attempt)
+            with Asking(request):
+                return self.finish(attempt, self.send(request))
         except BaseException as error:
             self.close_gate(error)
-            if isinstance(error, REFUSING):
-                raise_unsendable(error)
+            if isinstance(error, RAISED):
+                raise_as_failure(error, reads=self.reads)
             raise
-        finally:
-            ATTEMPTS.reset(token)
 
     async def aask(self, attempt: Attempt) -> Any:
-        """Ask one candidate; the task ends it with the attempt."""
         try:
             request = await self.anext_request(attempt)
             gate, model = self.gate, self.chain.links[attempt.position].model
-            if gate is None or not streams(model):
-                return self.finish(attempt, await self.asend(request))
-            # Somebody reads tokens: they come as a stream's, and so do its limits on silence.
-            async with gate.limit(attempt):
-                answer = await self.asend(request)
-            return self.finish(attempt, answer)
+            # Where somebody reads tokens they come as a stream's, and so do its limits on silence.
+            is_limited = gate is not None and streams(model)
+            with Asking(request):
+                async with gate.limit(attempt) if gate and is_limited else AS_AROUND:
+                    answer = await self.asend(request)
+                return self.finish(attempt, answer)
         except BaseException as error:
             await self.aclose_gate(error)
-            if isinstance(error, REFUSING):
-                raise_unsendable(error)
+            if isinstance(error, RAISED):
+                raise_as_failure(error, reads=self.reads)
             raise
 
     def next_request(self, attempt: Attempt) -> Request:
         """Return what an attempt sends; an answer before it was refused."""
         if self.gate is not None:
             self.close_gate(unreadable("the answer was refused"))
-        self.failed = None
         target = attempt.target
         candidate = target.client if target.credential is None else with_key(target)
         return self.request_to(attempt, candidate)
@@ -238,13 +236,13 @@ class Call(ABC):
     async def anext_request(self, attempt: Attempt) -> Request:
         if self.gate is not None:
             await self.aclose_gate(unreadable("the answer was refused"))
-        self.failed = None
         target = attempt.target
         candidate = target.client if target.credential is None else await awith_key(target)
         return self.request_to(attempt, candidate)
 
     def request_to(self, attempt: Attempt, candidate: Any) -> Request:
         """Return what an attempt sends to a candidate, which has its key."""
+        self.failed = None
         reader = self.chain.links[attempt.position].reader
         messages, settings = self.messages, self.settings_for(attempt.position)
         # What a chain with a prompt is given is for its prompt, and a text is a text everywhere.
@@ -258,11 +256,14 @@ class Call(ABC):
             self.run.report(parameters=parameters_of(attempt.target.client, settings))
         config = self.config
         callbacks = config.get("callbacks") if self.manager is None else self.manager.get_child()
-        if self.shows_tokens is None and callbacks:  # each attempt's have the same handlers
-            self.shows_tokens = show_tokens(callbacks)
+        if self.shows_tokens is None:  # each attempt's have the same handlers
+            handlers: Any = getattr(callbacks, "handlers", callbacks)
+            self.shows_tokens = bool(handlers) and show_tokens(handlers)
         if self.shows_tokens:  # nothing before there is content to show
             self.gate = Gate(None if self.partial == "replace" else self.run)
             callbacks = self.gate.before(callbacks)
+        if self.required:
+            callbacks = self.bounded(attempt, callbacks)
         if callbacks is not config.get("callbacks"):
             config = cast("RunnableConfig", {**config, "callbacks": callbacks})
         description: dict[str, Any] = {}
@@ -274,7 +275,8 @@ class Call(ABC):
     def failed_before(self, attempt: Attempt) -> list[dict[str, Any]]:
         """Return what the record says of the attempts before this one; it is built once."""
         if self.failed is None:
-            self.failed = failed_attempts(self.run, attempt.number - 1)
+            attempts = self.run.record.attempts if attempt.number > 1 else ()
+            self.failed = [*map(failed_attempt, attempts[: attempt.number - 1])]
         return self.failed
 
     def close_gate(self, error: BaseException | None = None) -> None:
@@ -305,33 +307,24 @@ class Call(ABC):
 
 
 class Asking:
-    """A context to ask a candidate in; what cannot be read of its answer leaves it as such.
+    """A context to send a request in, whose own requests end with the attempt.
 
     A stream enters it once for each chunk.
-
-    Args:
-        config: The candidate's.
-        attempt: With which its requests end, where nobody else has seen to that.
     """
 
-    __slots__ = ("_attempt", "_config", "_tokens")
+    __slots__ = ("_attempts", "_config", "_tokens")
 
-    def __init__(self, config: RunnableConfig, attempt: Attempt | None = None) -> None:
-        self._config, self._attempt = config, attempt
+    def __init__(self, request: Request) -> None:
+        self._config = request.config
+        self._attempts = (*ATTEMPTS.get(), request.attempt)
 
     def __enter__(self) -> None:
-        attempt = self._attempt
-        attempts = None if attempt is None else ATTEMPTS.set((*ATTEMPTS.get(), attempt))
-        self._tokens = var_child_runnable_config.set(self._config), attempts
+        self._tokens = var_child_runnable_config.set(self._config), ATTEMPTS.set(self._attempts)
 
-    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+    def __exit__(self, *_: object) -> None:
         config, attempts = self._tokens
-        if attempts is not None:
-            ATTEMPTS.reset(attempts)
+        ATTEMPTS.reset(attempts)
         var_child_runnable_config.reset(config)
-        if isinstance(error, _READING) and (why := unread_because(error)) is not None:
-            is_whole = not isinstance(error, IndexError)
-            raise (unfit(why, error) if is_whole else unreadable(why)) from error
 
 
 class ChainCall(Call):
@@ -425,14 +418,12 @@ class ChainCall(Call):
         return request
 
     def send(self, request: Request) -> Any:
-        with Asking(request.config):
-            return request.candidate.invoke(request.messages, request.config, **request.settings)
+        return request.candidate.invoke(request.messages, request.config, **request.settings)
 
     async def asend(self, request: Request) -> Any:
-        with Asking(request.config):
-            return await request.candidate.ainvoke(
-                request.messages, request.config, **request.settings
-            )
+        return await request.candidate.ainvoke(
+            request.messages, request.config, **request.settings
+        )
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Return an answer as it is handed out, if it holds what it was asked for."""
@@ -459,7 +450,7 @@ class ChainCall(Call):
         request = self.next_request(attempt)
         self.attempt = attempt  # a stream without content is handed out after its call has ended
         chunks = request.candidate.stream(request.messages, request.config, **request.settings)
-        asking, last = Asking(request.config, attempt), NOTHING
+        asking, last = Asking(request), NOTHING
         try:
             while True:
                 with asking:
@@ -471,19 +462,18 @@ class ChainCall(Call):
                 yield NOTHING
         except BaseException as error:
             self.close_gate(error)
-            if isinstance(error, REFUSING):
-                raise_unsendable(error)
+            if isinstance(error, RAISED):
+                raise_as_failure(error, reads=self.reads)
             raise
         finally:
             if isinstance(chunks, Generator):
                 chunks.close()
 
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
-        """Pass a candidate's chunks on, or say that there was none."""
         request = await self.anext_request(attempt)
         self.attempt = attempt  # as in ask_for_stream
         chunks = request.candidate.astream(request.messages, request.config, **request.settings)
-        asking, last = Asking(request.config), NOTHING
+        asking, last = Asking(request), NOTHING
         try:
             while True:
                 with asking:
@@ -495,8 +485,8 @@ class ChainCall(Call):
                 yield NOTHING
         except BaseException as error:
             await self.aclose_gate(error)
-            if isinstance(error, REFUSING):
-                raise_unsendable(error)
+            if isinstance(error, RAISED):
+                raise_as_failure(error, reads=self.reads)
             raise
         finally:
             if isinstance(chunks, AsyncGenerator):

@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from honcho_fallback import Attempt, FallbackPolicy, FallbackRun
 
 CallbacksT = TypeVar("CallbacksT")
+AS_AROUND: Final = nullcontext()  # one for all calls: it holds nothing
 
 
 @runtime_checkable
@@ -50,13 +51,11 @@ class LangfuseStandIn(Protocol):
     @property
     def replaces_langfuse_callbacks(self) -> bool:
         """Tell whether those must not report the attempts of a call that begins now."""
-        ...
 
     def in_place_of(
         self, handlers: Iterable[object], parent_run_id: object
     ) -> AbstractContextManager[None]:
         """Return a context to start a call in: it nests the call where they would have."""
-        ...
 
 
 class Detached(NamedTuple):
@@ -66,15 +65,19 @@ class Detached(NamedTuple):
     parent_run_id: object = None
     stand_in: LangfuseStandIn | None = None
 
+    def parented(self) -> AbstractContextManager[None]:
+        """Return a context for the start of a call: it nests the call where they would have."""
+        stand_in, handlers = self.stand_in, [*self.handlers]
+        return stand_in.in_place_of(handlers, self.parent_run_id) if stand_in else AS_AROUND
+
 
 NOT_DETACHED = Detached()
-_AS_AROUND = nullcontext()
 
 
-def detach_langfuse(callbacks: Any, policy: FallbackPolicy) -> tuple[Any, Detached]:
+def detach_langfuse(
+    callbacks: BaseCallbackManager, policy: FallbackPolicy
+) -> tuple[Any, Detached]:
     """Return callbacks without Langfuse's handlers, and those, if an observer replaces them."""
-    if not isinstance(callbacks, BaseCallbackManager):
-        return callbacks, NOT_DETACHED
     langfuse = [one for one in callbacks.handlers if _is_langfuse(type(one))]
     if not langfuse:  # as mostly; only otherwise are the observers looked through
         return callbacks, NOT_DETACHED
@@ -89,13 +92,6 @@ def detach_langfuse(callbacks: Any, policy: FallbackPolicy) -> tuple[Any, Detach
 
 def _is_langfuse(kind: type) -> bool:
     return kind.__module__.startswith("langfuse.")
-
-
-def parented_like(detached: Detached) -> AbstractContextManager[None]:
-    """Return a context for the start of a call: it nests the call where the handlers would."""
-    if detached.stand_in is None:
-        return _AS_AROUND
-    return detached.stand_in.in_place_of([*detached.handlers], detached.parent_run_id)
 
 
 # What an attempt shows, and who sees it.
@@ -270,10 +266,9 @@ class _Proxy:
             await getattr(self.handler, name)(*args, **kwargs)
 
 
-def show_tokens(callbacks: object) -> bool:
+def show_tokens(handlers: Iterable[Any]) -> bool:
     """Tell whether any handler shows tokens to somebody; a proxy has the class of its own."""
-    handlers: Any = getattr(callbacks, "handlers", callbacks)
-    return any(_shows_tokens(one.__class__) for one in handlers or ())
+    return any(_shows_tokens(one.__class__) for one in handlers)
 
 
 @cache

@@ -60,7 +60,6 @@ def parameters_of(candidate: object, kwargs: Mapping[str, Any]) -> dict[str, Any
 
 
 def _own_parameters_of(candidate: object) -> dict[str, Any]:
-    """Return what a candidate was made with, as LangChain's tracing shows it, and bound to."""
     bound: dict[str, Any] = {}
     while isinstance(candidate, RunnableBindingBase):
         bound = {**candidate.kwargs, **bound}
@@ -127,7 +126,6 @@ def targets_of(
 def check_candidates(
     candidates: Iterable[object], *, chat_models: bool
 ) -> list[Runnable[Any, Any]]:
-    """Return the candidates as a list."""
     entries = list(candidates)
     if not entries:
         raise FallbackConfigError.about(

@@ -112,8 +112,8 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
             own, settings = tools_for(reader, tools, kwargs) if reader else (tools, kwargs)
             return model.bind_tools(own, **settings) if own or settings or not tools else model
 
-        changed = each(self._clients(), change, "tools", _BOUND_TOOLS)
-        return self._derived(changed, self.options, asks_once=True).bind()
+        clients, options = self._asking_once()
+        return self._derived(each(clients, change, "tools", _BOUND_TOOLS), options).bind()
 
     def with_structured_output(
         self, schema: Any, **kwargs: Any
@@ -131,8 +131,9 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
         def change(_position: int, model: BaseChatModel) -> Runnable[Any, Any]:
             return model.with_structured_output(schema, **kwargs)
 
-        changed = each(self._clients(), change, "structured output", _BOUND_TOOLS)
-        return FallbackRunnable.over(changed, self.options, self.policy)
+        clients, options = self._asking_once()
+        changed = each(clients, change, "structured output", _BOUND_TOOLS)
+        return FallbackRunnable.over(changed, options, self.policy)
 
     @property
     def _llm_type(self) -> str:

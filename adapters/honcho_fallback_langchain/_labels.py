@@ -144,7 +144,6 @@ class Boundary(BaseCallbackHandler):
         self._note(run_id, run)
 
     def on_chat_model_start(self, *_: Any, run_id: UUID, **run: Any) -> None:
-        """Refuse a model that is not known to have the labels."""
         self._note(run_id, run)
         if run_id not in self._known:
             raise FallbackConfigError.about(

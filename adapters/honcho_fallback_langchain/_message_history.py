@@ -56,7 +56,6 @@ class Reader(NamedTuple):
 
     @classmethod
     def of(cls, target: Target, chain: Sequence[Target]) -> Reader:
-        """Describe a target of a chain."""
         provider = Provider.named(target.provider or "")
         writes = _format_of(target) or provider.family
         return cls(target, chain, provider, writes, _is_same_provider(target, chain[0]))
@@ -243,7 +242,6 @@ def is_block(value: Any) -> TypeGuard[dict[str, Any]]:
 
 
 def is_list(value: Any) -> TypeGuard[list[Any]]:
-    """Tell a list of blocks from text."""
     return isinstance(value, list)
 
 

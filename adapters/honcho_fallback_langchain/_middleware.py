@@ -25,8 +25,7 @@ from langchain.agents.middleware.types import (
 )
 from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, HumanMessage
-from langchain_core.runnables.config import merge_configs, set_config_context
-from langchain_core.runnables.utils import coro_with_context
+from langchain_core.runnables.config import merge_configs
 from langgraph.channels import UntrackedValue  # pyright: ignore[reportMissingTypeStubs] # the mark py.typed does not reach this folder
 from langgraph.errors import GraphBubbleUp
 from langgraph.types import Command
@@ -115,6 +114,7 @@ class AgentCall(Call):
     response: ModelResponse[Any]  # of the attempt that was answered last
     turn: Turn | None = None  # that the graph keeps
     is_named = False  # whether it does so for its name alone
+    reads = False  # an agent asks again itself
 
     def __init__(
         self,
@@ -136,7 +136,9 @@ class AgentCall(Call):
         around, request = self.around, self.request
         turn = self.named_turn or self._turn_around()
         run_id = getattr(getattr(request.runtime, "execution_info", None), "run_id", None)
-        callbacks, self.detached = detach_langfuse(around.get("callbacks"), self.policy)
+        callbacks: Any = around.get("callbacks")
+        if getattr(callbacks, "handlers", None):
+            callbacks, self.detached = detach_langfuse(callbacks, self.policy)
         if self.detached.handlers:
             self.config = cast("RunnableConfig", {**around, "callbacks": callbacks})
         system = [request.system_message] if request.system_message else []
@@ -182,7 +184,6 @@ class AgentCall(Call):
         return self.chain.targets[0].name
 
     def model_request(self, sent: Request) -> ModelRequest[Any]:
-        """Return the request as an attempt's provider takes it."""
         request, attempt = self.request, sent.attempt
         reader = self.chain.links[attempt.position].reader
         changes = {} if reader is None or reader.is_primarys else self._foreign(reader)
@@ -213,26 +214,16 @@ class AgentCall(Call):
             (changes["system_message"],) = for_provider([request.system_message], reader)
         return changes
 
-    def config_of(self, request: Request) -> RunnableConfig:
-        """Return the config of an attempt; a middleware inside may ask another model."""
-        if not self.required:
-            return request.config
-        boundary = Boundary(self.required, self.around, request.attempt)
-        return merge_configs(request.config, {"callbacks": [boundary]})
+    def bounded(self, attempt: Attempt, callbacks: Any) -> Any:
+        # A middleware inside may ask another model.
+        boundary: Any = {"callbacks": [Boundary(self.required, self.around, attempt)]}
+        return merge_configs({"callbacks": callbacks}, boundary)["callbacks"]
 
     def send(self, request: Request) -> Any:
-        model_request, config = self.model_request(request), self.config_of(request)
-        if config is self.around:
-            return self.handler(model_request)
-        with set_config_context(config) as context:
-            return context.run(self.handler, model_request)
+        return self.handler(self.model_request(request))
 
     async def asend(self, request: Request) -> Any:
-        model_request, config = self.model_request(request), self.config_of(request)
-        if config is self.around:
-            return await self.handler(model_request)
-        with set_config_context(config) as context:
-            return await coro_with_context(self.handler(model_request), context)
+        return await self.handler(self.model_request(request))
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Return the message in a response, for whoever judges it, and keep the response."""
@@ -374,7 +365,6 @@ class FallbackMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Ask as ``wrap_model_call`` does, in this task."""
         call = self._call(request, handler)
         try:
             await call.policy.acall(call.aask, run=call.open())

@@ -87,7 +87,6 @@ class Options:
     sdk_retries: SdkRetries = "off"
 
     def updated(self, options: Mapping[str, Any]) -> Self:
-        """Return a copy with other options."""
         beside = {name: options[name] for name in _BESIDE if name in options}
         if "credentials" in beside:
             beside["credentials"] = tuple(beside["credentials"])

@@ -29,7 +29,7 @@ from honcho_fallback import has_content as carries_content
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from honcho_fallback import Attempt, AttemptRecord, FallbackConfig, FallbackRun, Target
+    from honcho_fallback import Attempt, AttemptRecord, FallbackConfig, Target
 
 # Stands for a stream that ended without a chunk: an answer for a chain, and no content.
 NOTHING: Final = MappingProxyType[str, Any]({})
@@ -84,7 +84,6 @@ def _message_of(answer: Any) -> Any:
 
 
 def unreadable(why: str) -> AnswerRejected:
-    """Return what stands for an answer that is none."""
     return AnswerRejected(Failure.of(FailureKind.MALFORMED_RESPONSE, reason=why))
 
 
@@ -145,12 +144,7 @@ def attempt_metadata(
     }
 
 
-def failed_attempts(run: FallbackRun, count: int) -> list[dict[str, Any]]:
-    """Describe the first attempts of a call: each has failed."""
-    return [_failed(one) for one in run.record.attempts[:count]] if count else []
-
-
-def _failed(attempt: AttemptRecord) -> dict[str, Any]:
+def failed_attempt(attempt: AttemptRecord) -> dict[str, Any]:
     entry = _entry_of(attempt.target, attempt.model, attempt.provider)
     entry["kind"] = attempt.kind.value if attempt.kind else None
     entry["status"] = attempt.status
@@ -167,8 +161,9 @@ def _entry_of(target: str, model: str, provider: str | None) -> dict[str, Any]:
 # many classes where an answer does not fit, and so does the user's code in a chain. Whose it is,
 # the traceback tells: the step that raised stands in it below what composes steps.
 
-# What an integration raises that does not take a request.
-REFUSING: Final = (AssertionError, LookupError, NotImplementedError, TypeError, ValueError)
+# What an integration raises that does not take a request; what reading an answer may raise, too.
+_REFUSING: Final = (AssertionError, LookupError, NotImplementedError, TypeError, ValueError)
+RAISED: Final = (*_REFUSING, UnboundLocalError)
 # How a call ends that got no answer.
 NO_ANSWER: Final = (AnswerRejected, DeadlineExceeded, FallbackExhausted, OutcomeUnknown)
 _COMPOSES: Final = ("langchain_core.runnables.", "honcho_fallback_langchain")
@@ -197,7 +192,7 @@ def unfit(why: str, raised: Exception | None = None) -> AnswerRejected:
     return AnswerRejected(failure, raised=raised)
 
 
-def unread_because(error: Exception) -> str | None:
+def _unread_because(error: Exception) -> str | None:
     """Say why an error means an answer that cannot be read, or None where it does not."""
     if isinstance(error, OutputParserException):
         return "the answer could not be parsed"
@@ -221,15 +216,23 @@ def unread_because(error: Exception) -> str | None:
     return "the answer does not fit its schema" if is_fit else None
 
 
-def raise_unsendable(error: Exception) -> None:
-    """Raise what stands for an error if nobody's code but an integration's raised it, unsent."""
+def raise_as_failure(error: Exception, *, reads: bool) -> None:
+    """Raise what stands for an error about an answer, or about a request that was not sent.
+
+    Nobody's code but an integration's may have raised it.
+    """
+    why = _unread_because(error)
+    if why is not None:
+        if reads:
+            raise (
+                unreadable(why) if isinstance(error, IndexError) else unfit(why, error)
+            ) from error
+        return
     step, *below = _step_of(error)
     is_models = step.startswith(_MODELS) and any(map(_integrates, below))
     own = (_integrates(name) or name.partition(".")[0] in _ASKS_WITH for name in below)
-    if not (is_models and all(own)) or unread_because(error) is not None:
-        return
     is_plain = type(error).__module__ == "builtins" or isinstance(error, ValidationError)
-    if is_plain and classify(error, only_models=True).kind == "local":
+    if is_models and is_plain and all(own) and classify(error, only_models=True).kind == "local":
         why, name = "its integration does not take the request", type(error).__name__
         failure = Failure.of(FailureKind.UNSUPPORTED, reason=why, error=name, reached="no")
         raise AnswerRejected(failure, raised=error) from error

@@ -53,7 +53,6 @@ class Integration(NamedTuple):
 
 
 def integration_of(model: Any) -> Integration | None:
-    """Look a chat model up, or the integration that it is built on."""
     classes = ((base.__module__.partition(".")[0], base.__name__) for base in type(model).__mro__)
     return next((INTEGRATIONS[one] for one in classes if one in INTEGRATIONS), None)
 
@@ -216,7 +215,6 @@ def check_takes_keys(candidate: Runnable[Any, Any], position: int) -> None:
 
 
 def with_key(target: Target) -> Any:
-    """Return a target's candidate with the key that its credential gives."""
     key = cast("Credential", target.credential).get()
     if inspect.isawaitable(key):
         getattr(key, "close", bool)()  # a coroutine that nobody will await
@@ -313,7 +311,6 @@ def with_changed(part: PartT, change: Callable[[Any], Any]) -> PartT:
 
 
 def differ(new: Iterable[Any], old: Iterable[Any]) -> bool:
-    """Tell whether one of some objects was replaced."""
     return any(one is not other for one, other in zip(new, old, strict=True))
 
 

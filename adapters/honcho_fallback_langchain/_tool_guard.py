@@ -136,7 +136,6 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ToolCallRequest,
         handler: Callable[[ToolCallRequest], Awaitable[ToolMessage | Command[Any]]],
     ) -> ToolMessage | Command[Any]:
-        """Make a call of a tool in this task, and say what its failure means."""
         try:
             result = await handler(request)
         except Exception as error:
@@ -159,7 +158,6 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         request: ModelRequest[Any],
         handler: Callable[[ModelRequest[Any]], Awaitable[ModelResponse[Any]]],
     ) -> ModelResponse[Any] | ExtendedModelResponse[Any]:
-        """Ask the model for the next round in this task, or end the run with a reason."""
         step = _Round(self, request)
         return step.halt or step.after(await handler(step.request))
 
