@@ -25,35 +25,22 @@ if TYPE_CHECKING:
 
 
 class Link(NamedTuple):
-    """Hold what is known of one candidate.
+    """Hold what is known of one candidate."""
 
-    Args:
-        model: The chat model in it, or None.
-        reader: Who reads a history there, or None where no provider is known, or a prompt comes
-            before the model.
-        parses: Whether it is a chain that ends in a parser.
-    """
-
-    model: BaseChatModel | None
+    model: BaseChatModel | None  # the chat model in it
+    # Who reads a history there; None where no provider is known, or a prompt comes first.
     reader: Reader | None
-    parses: bool
+    parses: bool  # whether it is a chain that ends in a parser
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Hold the policy over some candidates, and what its calls would otherwise ask each time.
-
-    Args:
-        policy: The chain and its options in the core.
-        options: What stands beside them.
-        targets: Of the policy, the primary first.
-        links: What is known of each.
-    """
+    """Hold the policy over some candidates, and what its calls would otherwise ask each time."""
 
     policy: FallbackPolicy
-    options: Options
-    targets: tuple[Target, ...]
-    links: tuple[Link, ...] = field(repr=False)
+    options: Options  # of the policy, and what stands beside them
+    targets: tuple[Target, ...]  # of the policy, the primary first
+    links: tuple[Link, ...] = field(repr=False)  # what is known of each
 
     @classmethod
     def over(

@@ -38,21 +38,13 @@ RESPONSES: Final = "openai-responses"  # beside "openai", because it takes other
 
 
 class Reader(NamedTuple):
-    """Say who reads a history.
+    """Say who reads a history."""
 
-    Args:
-        target: Who is asked.
-        chain: The targets, the primary first.
-        provider: Its provider.
-        format: That its integration writes: a family too, or RESPONSES.
-        is_primarys: Whether the caller wrote for this provider.
-    """
-
-    target: Target
-    chain: Sequence[Target]
+    target: Target  # who is asked
+    chain: Sequence[Target]  # the primary first
     provider: Provider
-    format: str
-    is_primarys: bool
+    format: str  # that its integration writes: a family, too, or RESPONSES
+    is_primarys: bool  # whether the caller wrote for this provider
 
     @classmethod
     def of(cls, target: Target, chain: Sequence[Target]) -> Reader:
