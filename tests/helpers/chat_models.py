@@ -182,8 +182,8 @@ def dead(model: str = "primary", status: int = 503) -> ScriptedChat:
     return chat(model, StatusError(status))
 
 
-def alive(model: str = "backup", *words: str) -> ScriptedChat:
-    return chat(model, list(words or ("from ", model)))
+def alive(model: str = "backup", *words: str, **fields: Any) -> ScriptedChat:
+    return chat(model, list(words or ("from ", model)), **fields)
 
 
 def with_fallbacks(primary: Any, fallbacks: Sequence[Any], **options: Any) -> Any:

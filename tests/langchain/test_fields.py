@@ -105,24 +105,13 @@ def test_a_subclass_may_have_fields() -> None:
 
 def test_profile_is_what_all_can_do() -> None:
     """All for an ability, the smallest for a size; what one does not tell is not promised."""
-    first = alive("a")
-    first.profile = {"tool_calling": True, "structured_output": True, "max_input_tokens": 2000}
-    second = alive("b")
-    second.profile = {"tool_calling": True, "structured_output": False, "max_input_tokens": 1000}
-
-    joined = FallbackChatModel(first.bind(seed=1), second).profile
-
-    assert joined == {
-        "tool_calling": True,
-        "structured_output": False,
-        "max_input_tokens": 1000,
-    }
-    second.profile = {"tool_calling": True, "name": "b"}
-    first.profile = {**first.profile, "name": "a"}
-    assert FallbackChatModel(first, second).profile == {"tool_calling": True}
-    assert FallbackChatModel(first, second, profile={"tool_calling": False}).profile == {
-        "tool_calling": False
-    }
+    able = {"tool_calling": True, "structured_output": True, "max_input_tokens": 2000, "name": "a"}
+    less = {"tool_calling": True, "structured_output": False, "max_input_tokens": 1000, "name": ""}
+    first, second = alive("a", profile=able), alive("b", profile=less)
+    joined = {"tool_calling": True, "structured_output": False, "max_input_tokens": 1000}
+    assert FallbackChatModel(first.bind(seed=1), second).profile == joined
+    given: Any = {"tool_calling": False}
+    assert FallbackChatModel(first, second, profile=given).profile == given
     assert FallbackChatModel(first, alive("c")).profile is None
 
 
@@ -142,19 +131,17 @@ def test_tokens_are_counted_as_the_primary_counts() -> None:
 
 
 def test_what_else_the_primary_has_can_be_read() -> None:
-    """Its fields, as with_fallbacks shows them; what it lacks is missing here, too."""
+    """Its fields, as with_fallbacks shows them; what it lacks is missing here, too.
+
+    create_agent asks a model for a schema by its name: it is told where a fallback takes one, too.
+    """
     model: Any = FallbackChatModel(gpt(max_tokens=7), claude())
     theirs: Any = gpt(max_tokens=7).with_fallbacks([claude()])
     assert model.max_tokens == theirs.max_tokens == 7
     assert copy(model).root_client is model.candidates[0].root_client
-    with pytest.raises(AttributeError, match="no_such_field"):
-        _ = model.no_such_field
-    with pytest.raises(AttributeError, match="_private"):
-        _ = model._private  # the chain's own
-
-
-def test_a_name_is_told_where_every_candidate_can_do_what_it_promises() -> None:
-    """create_agent asks a model for a schema by its name: a fallback has to take it, too."""
+    for name in ("no_such_field", "_private"):
+        with pytest.raises(AttributeError, match=name):
+            getattr(model, name)
     able, unable = ({"structured_output": one} for one in (True, False))
     both: Any = FallbackChatModel(gpt(profile=able), claude(profile=able))
     one: Any = FallbackChatModel(gpt(profile=able), claude(profile=unable))

@@ -106,22 +106,41 @@ async def test_with_include_raw_as_well(
     assert answer["raw"].response_metadata["fallback"]["is_fallback"]
 
 
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke", "batch"])
+@in_pairs(second=["prose", "a 503"], verb=["invoke", "ainvoke"])
+async def test_what_langchain_hands_out_unparsed_it_still_does(
+    providers: ProviderServer, second: str, verb: str
+) -> None:
+    """None, or the message with the parser's error, where nobody did better; nobody twice."""
+    first, other = saying(providers, "prose"), saying(providers, "prose")
+    if second != "prose":
+        other.standing = Reply(status=503)
+    chain = FallbackChatModel(model_at(first), model_at(other), max_attempts=2)
+    how: Any = {"method": "function_calling"}
+    assert await ask(chain.with_structured_output(City, **how), verb) is None
+    raw = await ask(chain.with_structured_output(City, **how, include_raw=True), verb)
+    assert (raw["parsed"], raw["raw"].text) == (None, "prose")
+    assert (len(first.requests), len(other.requests)) == (2, 2)
+
+
+@pytest.mark.parametrize("verb", VERBS)
 async def test_where_nobody_answers_in_the_schema_each_says_why(
     providers: ProviderServer, verb: str
 ) -> None:
-    """The group holds what the parsers raised, and no text of an answer is in the record."""
-    prose = saying(providers, "SECRET-PROSE")
-    listener = Listener()
+    """The group holds what the parsers raised, and no text of an answer is in the record.
+
+    A stream has nothing to hand out: one that just ends would hide it.
+    """
+    prose, listener = saying(providers, "SECRET-PROSE"), Listener()
     models = [model_at(prose), model_at(prose, model="b")]
     chain = FallbackChatModel(*models, observers=[listener], max_attempts=2)
     structured = chain.with_structured_output(City, method="json_mode")
-    with pytest.raises(FallbackExhausted) as raised:
+    with pytest.raises(FallbackExhausted, match="malformed_response") as raised:
         await ask(structured, verb)
-    assert [type(error) for error in raised.value.exceptions] == [OutputParserException] * 2
-    record = listener.record
-    assert [one.error for one in record.attempts] == ["OutputParserException"] * 2
-    assert "SECRET" not in json.dumps(record.to_dict())
+    if "stream" not in verb:
+        assert [type(error) for error in raised.value.exceptions] == [OutputParserException] * 2
+        errors = [one.error for one in listener.record.attempts]
+        assert errors == ["OutputParserException"] * 2
+    assert "SECRET" not in json.dumps(listener.record.to_dict())
 
 
 @pytest.mark.parametrize("options", [{"on_exhausted": "last"}, {}])
@@ -134,39 +153,6 @@ def test_one_model_alone_or_the_last_error_comes_out_as_it_was(
     model = FallbackChatModel(model_at(prose), *fallbacks, max_attempts=2, wait=0, **options)
     with pytest.raises(ValidationError):
         model.with_structured_output(City).invoke("Paris?")
-
-
-@in_pairs(second=["prose", "a 503"], include_raw=[True, False], verb=["invoke", "ainvoke"])
-async def test_what_langchain_hands_out_unparsed_it_still_does(
-    providers: ProviderServer, second: str, include_raw: bool, verb: str
-) -> None:
-    """None, or the message with the parser's error, where nobody did better; nobody twice."""
-    first = saying(providers, "prose")
-    other = saying(providers, "prose")
-    if second != "prose":
-        other.standing = Reply(status=503)
-    chain = FallbackChatModel(model_at(first), model_at(other), max_attempts=2)
-    structured = chain.with_structured_output(
-        City, method="function_calling", include_raw=include_raw
-    )
-    answer = await ask(structured, verb)
-    assert (len(first.requests), len(other.requests)) == (1, 1)
-    if include_raw:
-        assert answer["parsed"] is None
-        assert answer["raw"].text == "prose"
-    else:
-        assert answer is None
-
-
-@pytest.mark.parametrize("verb", ["stream", "astream"])
-async def test_a_stream_without_an_object_is_an_error(
-    providers: ProviderServer, verb: str
-) -> None:
-    """There is nothing to hand out: a stream that just ends would hide it."""
-    models = [model_at(saying(providers, "prose"), model=name) for name in "ab"]
-    chain = FallbackChatModel(*models).with_structured_output(City, method="json_mode")
-    with pytest.raises(FallbackExhausted, match="malformed_response"):
-        await ask(chain, verb)
 
 
 def test_a_tool_that_was_called_beside_the_schema_is_an_answer(
@@ -213,7 +199,10 @@ def _raise(_: Any) -> Any:
     verb=VERBS,
 )
 async def test_a_step_of_the_programs_own_stays_its_own(step: Any, where: str, verb: str) -> None:
-    """The same classes from a user's function ask nobody else, wherever it stands."""
+    """The same classes from a user's function ask nobody else, wherever it stands.
+
+    Who wants a parser's error at once as well says so by a rule.
+    """
     own, first, parser = RunnableLambda(step), chat("primary", GOOD), JsonOutputParser()
     chains = {
         "after the model": first | own,
@@ -225,15 +214,11 @@ async def test_a_step_of_the_programs_own_stays_its_own(step: Any, where: str, v
     with pytest.raises(ValueError) as raised:  # each step raises another
         await ask(chain, verb)
     assert type(raised.value) in {ValueError, ValidationError}
-    assert backup.asked == []
-
-
-def test_a_rule_names_what_shall_not_switch() -> None:
-    """Who wants the parser's error at once says so."""
-    chains = [chat(name, "prose") | PARSERS["pydantic"] for name in "ab"]
-    strict = with_fallbacks(chains[0], [chains[1]], rules=of_program(OutputParserException))
+    strict = chat("primary", "prose") | PARSERS["pydantic"]
+    rules = of_program(OutputParserException)
     with pytest.raises(OutputParserException):
-        strict.invoke("Paris?")
+        with_fallbacks(strict, [backup | StrOutputParser()], rules=rules).invoke("Paris?")
+    assert backup.asked == []
 
 
 def test_a_schema_bound_to_a_model_is_one(providers: ProviderServer) -> None:
