@@ -450,28 +450,6 @@ async def test_a_run_says_that_it_is_unattended(
     assert await polled(verb, str, 9, guard, config) == (polls, "max_iterations")
 
 
-@VERBS
-@pytest.mark.parametrize(
-    ("asked", "expected"), [("the same", "identical_outputs"), ("something else", None)]
-)
-async def test_an_output_is_what_the_model_says_and_calls(
-    verb: str, asked: str, expected: str | None
-) -> None:
-    """OH-017: the fourth is not carried out, its call is answered; another text is another."""
-    texts = ["I look.", "I look.", "I look.", "I look." if asked == "the same" else "Once more."]
-    script = [
-        calls("read", number, n=1).model_copy(update={"content": text})
-        for number, text in enumerate(texts)
-    ]
-    guard = ToolLoopGuardMiddleware(ToolLoopLimits(identical_batches=9))
-    tools = [playing("read", {f"call_{number}": A for number in range(4)})]
-    answered = await run(verb, agent(chat("m", *script, "done"), guard, tools=tools))
-    assert course(answered).halt == (expected and (4, expected, "read"))
-    results = [one for one in answered["messages"] if isinstance(one, ToolMessage)]
-    assert len(results) == 4
-    assert ("not made" in results[3].text) == (expected is not None)
-
-
 def thread() -> dict[str, Any]:
     return {"configurable": {"thread_id": "t"}}
 

@@ -113,28 +113,6 @@ async def test_a_turn_after_an_exhausted_one_has_the_whole_chain(verb: str) -> N
 
 
 @VERBS
-async def test_a_switch_survives_an_interrupt(verb: str) -> None:
-    """A run that is resumed goes on where the turn was; the next one starts anew."""
-    primary = dead()
-    backup = chat("backup", calls("ask_user", 1, what="sure?"), "done", "next")
-    middleware = FallbackMiddleware(backup, reset="turn")
-    # another agent, as after a restart: nothing but the checkpoint is shared
-    saver = InMemorySaver()
-    before = agent(primary, middleware, tools=[ask_user], checkpointer=saver)
-    paused = await run(verb, before, config=thread("t"))
-    assert paused["__interrupt__"][0].value == "sure?"
-    assert position(before) == 1
-    assert len(primary.asked) == 1
-
-    after = agent(primary, middleware.with_fallback_config(), tools=[ask_user], checkpointer=saver)
-    assert last(await run(verb, after, Command(resume="yes"), thread("t"))).text == "done"
-    assert (len(primary.asked), len(backup.asked)) == (1, 2)
-
-    assert last(await run(verb, after, config=thread("t"))).text == "next"
-    assert (len(primary.asked), len(backup.asked)) == (2, 3)
-
-
-@VERBS
 async def test_a_checkpoint_of_a_longer_chain_is_read(verb: str) -> None:
     """An agent that lost a fallback meanwhile goes on with the last that it has."""
     saver, primary = InMemorySaver(), dead()
@@ -372,19 +350,27 @@ async def test_the_calls_of_a_run_are_one_turn(
 @VERBS
 @RESETS
 async def test_an_interrupt_and_what_resumes_it_are_one_turn(verb: str, reset: Any) -> None:
-    """The checkpoint keeps the name: a middleware that was made anew goes on with it."""
-    observer, saver = Turns(), InMemorySaver()
-    primary = chat("primary", ROUNDS[0], calls("ask_user", 2, what="sure?"), "done")
-    steps: list[Any] = ["hi", Command(resume="yes")]
+    """A run that is resumed goes on where the turn was, under its name; the next starts anew.
+
+    It is another agent, as after a restart: nothing but the checkpoint is shared.
+    """
+    observer, saver, primary = Turns(), InMemorySaver(), dead()
+    backup = chat("backup", calls("ask_user", 1, what="sure?"), "done", "next")
     agents: list[Any] = []  # each is still there when the next goes on
-    for given in steps:
-        middleware = FallbackMiddleware(alive(), reset=reset, observers=[observer])
-        made = agent(primary, middleware, tools=[look_up, ask_user], checkpointer=saver)
+    resume: Command[Any] = Command(resume="yes")
+    for given, ends in (("hi", 0), (resume, 1), ("again", 2)):
+        middleware = FallbackMiddleware(backup, reset=reset, observers=[observer])
+        made = agent(primary, middleware, tools=[ask_user], checkpointer=saver)
         agents.append(made)
         state = await run(verb, made, given, thread("t"))
-        assert bool(observer.ends) == ("__interrupt__" not in state)
-    assert len(observer.ids) == 3
-    assert observer.outcome_of(*observer.ids) == "completed"
+        assert len(observer.ends) == ends
+        assert ("__interrupt__" in state) == (ends == 0)
+        if reset == "turn":
+            assert position(made) == (ends == 0)
+    assert last(state).text == "next"
+    assert (len(primary.asked), len(backup.asked)) == (2 if reset == "turn" else 3, 3)
+    first, resumed, other = observer.ids
+    assert observer.outcome_of(first, resumed) == observer.outcome_of(other) == "completed"
 
 
 class Pausing(AgentMiddleware[Any, Any, Any]):
@@ -419,33 +405,30 @@ async def test_a_call_that_pauses_ends_no_turn(verb: str, reset: Any) -> None:
 @VERBS
 @RESETS
 async def test_a_failed_run_s_turn_has_failed(verb: str, reset: Any) -> None:
-    """Nobody answers in the second round; who asks once more has another turn."""
+    """Nobody answers in the second round; who asks once more has another turn.
+
+    Of one that a tool broke off no middleware hears before the next: then it was cancelled.
+    """
     observer = Turns()
-    primary = chat("primary", ROUNDS[0], StatusError(503), "done")
+    script = [ROUNDS[0], StatusError(503), "done", calls("break_down", 1), "done"]
     middleware = FallbackMiddleware(dead("backup"), reset=reset, observers=[observer])
-    made = agent(primary, middleware, checkpointer=InMemorySaver())
+    made = agent(
+        chat("primary", *script),
+        middleware,
+        tools=[look_up, break_down],
+        checkpointer=InMemorySaver(),
+    )
     with pytest.raises(FallbackExhausted):
         await run(verb, made, config=thread("t"))
     assert observer.outcome_of(*observer.ids) == "failed"
     await run(verb, made, "again", thread("t"))
-    assert observer.outcome_of(observer.ids[-1]) == "completed"
-    assert len(observer.ends) == 2
-
-
-@VERBS
-async def test_a_turn_that_a_tool_broke_off_ends_with_the_next(verb: str) -> None:
-    """No middleware hears of it before; then it was cancelled."""
-    observer = Turns()
-    primary = chat("primary", calls("break_down", 1), "done")
-    middleware = FallbackMiddleware(alive(), observers=[observer])
-    made = agent(primary, middleware, tools=[break_down], checkpointer=InMemorySaver())
     with pytest.raises(RuntimeError, match="a bug"):
-        await run(verb, made, config=thread("t"))
-    assert observer.ends == []
-    await run(verb, made, "again", thread("t"))
-    broken, other = observer.ids
-    assert observer.outcome_of(broken) == "cancelled"
-    assert observer.outcome_of(other) == "completed"
+        await run(verb, made, "and again", thread("t"))
+    assert len(observer.ends) == 2
+    await run(verb, made, "once more", thread("t"))
+    *_, answered, broken, other = observer.ids
+    outcomes = [observer.outcome_of(one) for one in (answered, broken, other)]
+    assert outcomes == ["completed", "cancelled", "completed"]
 
 
 async def test_a_cancelled_run_s_turn_was_cancelled() -> None:

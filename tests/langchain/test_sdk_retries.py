@@ -175,19 +175,6 @@ def test_a_copy_differs_in_its_retries_alone(make: Callable[..., Any], used: boo
     assert copy.__pydantic_private__ == model.__pydantic_private__
 
 
-@pytest.mark.parametrize("make", [openai, azure, at(groq)])
-def test_clients_share_their_connections(make: Callable[..., Any]) -> None:
-    """No second pool is opened, and keys, hosts and headers come along."""
-    model = make(NOWHERE, default_headers={"x-team": "a"})
-    copy = without_sdk_retries(model)
-    for name in ("client", "async_client"):
-        old, new = getattr(model, name)._client, getattr(copy, name)._client
-        assert (old.max_retries, new.max_retries) == (2, 0)
-        assert new._client is old._client
-        assert (new.base_url, new.api_key) == (old.base_url, old.api_key)
-        assert new.default_headers["x-team"] == "a"
-
-
 async def test_a_client_that_was_built_already_is_derived_from(busy: Provider) -> None:
     """ChatAnthropic builds its clients on first use; one that is there may be the user's own.
 
@@ -282,17 +269,6 @@ def test_every_place_of_a_composite_is_reached(name: str) -> None:
     assert {id(model) for model in _models(composite)} == {id(one), id(two)}
     assert one.root_client.max_retries == two.root_client.max_retries == 2  # type: ignore[attr-defined]
     assert without_sdk_retries(quiet) is quiet
-
-
-@pytest.mark.parametrize("make", [openai, anthropic, at(groq)])
-async def test_a_field_configured_per_call_keeps_it(
-    busy: Provider, make: Callable[..., BaseChatModel]
-) -> None:
-    """`configurable_fields` builds a model per call, from the fields of the one it was given."""
-    field = ConfigurableField(id="heat")
-    quiet = without_sdk_retries(make(busy.url).configurable_fields(temperature=field))
-    hot = quiet.with_config(configurable={"heat": 0.9})
-    assert await requests_by(hot, invoke, busy) == 1
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,6 @@ from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from honcho_fallback_langchain._outputs import has_content
 from tests.helpers.chat_models import (
     USAGE,
-    WHERE,
     Setting,
     alive,
     candidate,
@@ -151,25 +150,6 @@ async def test_a_context_variable_set_by_a_candidate_stays_to_its_end(verb: str)
     await chunks_of(FallbackChatModel(dead(), setting), verb)
 
     assert setting.closed == [*["generator"] * 4, "reset", "whole"]
-
-
-@pytest.mark.parametrize("verb", VERBS)
-async def test_a_context_variable_of_the_caller_is_seen_by_every_candidate(verb: str) -> None:
-    """In threads and tasks of a batch as well."""
-    seen: list[str] = []
-
-    def note() -> None:
-        seen.append(WHERE.get())
-
-    model = FallbackChatModel(
-        chat("primary", [note, StatusError(503)]), chat("backup", [note, "from backup"])
-    )
-    token = WHERE.set("caller")
-    try:
-        assert await VERBS[verb](model, "hi") == "from backup"
-    finally:
-        WHERE.reset(token)
-    assert seen == ["caller", "caller"]
 
 
 @pytest.mark.parametrize("verb", STREAMS)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import ContextVar
-from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -19,7 +18,7 @@ from honcho_fallback import StreamInterrupted
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 from tests.helpers import wire
-from tests.helpers.agents import agent, last, run
+from tests.helpers.agents import agent
 from tests.helpers.chat_models import ScriptedChat, alive, chat, dead, model_at
 from tests.helpers.chat_runs import Runs
 from tests.helpers.idle_loop import IdleLoop
@@ -282,57 +281,6 @@ async def test_a_handler_that_langchain_adds_by_itself_hears_once(
     AGENTS[kind](talking("primary", ["", StatusError(503)]), talking("backup", "yes")).invoke(HI)
     assert [text for text in hooked.seen if text] == ["yes"]
     assert hooked.ends.count("end") == 1
-
-
-@pytest.mark.parametrize("kind", ["middleware", "model"])
-@pytest.mark.parametrize("reader", ["messages", "amessages"])
-async def test_where_it_may_be_replaced_each_attempt_says_its_number(
-    reader: str, kind: str
-) -> None:
-    """With partial="replace" the call goes on, and a graph's tuples tell the attempts apart."""
-    asked = AGENTS[kind](
-        talking("primary", ["par", "tly", StatusError(503)]), talking("backup", "whole"),
-        partial="replace",
-    )  # fmt: skip
-    if reader == "messages":
-        shown = list(asked.stream(HI, stream_mode="messages"))
-    else:
-        shown = [pair async for pair in asked.astream(HI, stream_mode="messages")]
-    texts = [(meta["fallback_attempt"], chunk.text) for chunk, meta in shown if chunk.text]
-    assert texts == [(1, "par"), (1, "tly"), (2, "whole")]
-    assert len({meta["fallback_call_id"] for _, meta in shown}) == 1
-    assert len({chunk.id for chunk, _ in shown}) == 2
-
-
-def unended(text: str) -> list[str]:
-    """Return the events of a stream that breaks off before it says how it ended."""
-    events = wire.CHAT.events(wire.CHAT.answer(text, "m", True), {}, None)
-    return list(takewhile(lambda event: '"finish_reason": "stop"' not in event, events))
-
-
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-@pytest.mark.parametrize("partial", ["final", "replace"])
-@pytest.mark.parametrize("kind", ["middleware", "model"])
-@pytest.mark.parametrize("text", ["", "part"])
-async def test_a_stream_without_its_end_is_no_answer(
-    providers: ProviderServer, verb: str, partial: Any, kind: str, text: str
-) -> None:
-    """Inside of invoke, too: a switch while nothing was shown, else an interruption."""
-    provider = providers.new("openai")
-    provider.standing = Reply(events=unended(text))
-    models = model_at(provider, streaming=True), talking("backup", "whole")
-    asked = AGENTS[kind](*models, partial=partial)
-    written = Console()
-    config: Any = {"callbacks": [written]}
-    if text and partial == "final":
-        with pytest.raises(StreamInterrupted, match="malformed_response"):
-            await run(verb, asked, config=config)
-        return
-    state = await run(verb, asked, config=config)
-    assert last(state).text == "whole"
-    attempts = last(state).response_metadata["fallback"]["attempts"]
-    assert attempts[0]["kind"] == "malformed_response"
-    assert "".join(written.seen) == f"{text}whole"
 
 
 @pytest.mark.parametrize("partial", ["final", "replace"])
