@@ -1,4 +1,4 @@
-"""A tool loop whose rounds are answered by different providers, over the real SDKs.
+"""Histories on the wire: a tool loop answered by several providers, and whose an answer is.
 
 Each provider here refuses what the real one refuses (`tests.helpers.strict`), so a history that it
 would answer with a 400 fails the test.
@@ -11,6 +11,7 @@ from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
@@ -18,11 +19,15 @@ from langchain_core.messages import (
     SystemMessage,
     ToolMessage,
 )
+from langchain_core.messages.tool import tool_call
 from langchain_core.tools import tool
+from langchain_openai import ChatOpenAI
 
+from honcho_fallback import Target
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel
-from tests.helpers.chat_models import ScriptedChat, claude, gpt
+from honcho_fallback_langchain._message_history import Reader, for_provider
+from tests.helpers.chat_models import NOWHERE, ScriptedChat, claude, gpt
 from tests.helpers.histories import sent_to
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules, ResponsesRules
@@ -40,9 +45,12 @@ from tests.helpers.wire import (
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from langchain_core.language_models import LangSmithParams
+
     from tests.helpers.provider import ProviderServer
     from tests.helpers.strict import Rules
     from tests.helpers.wire import Json
+
 
 LONG_ID = "toolu_" + "x" * 60  # as some gateways make them
 
@@ -281,3 +289,136 @@ def test_two_models_of_a_class_without_a_name_are_not_one_provider() -> None:
     assert first.asked[-1].kwargs["extra_headers"] == headers
     assert "extra_headers" not in second.asked[-1].kwargs
     assert "signed" not in str(second.asked[-1].messages)
+
+
+# Whose an answer of the history is, where providers share an integration or a class.
+
+
+REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "e"}
+CLOUD = "http://127.0.0.1:2"
+
+
+class Cloud(ChatOpenAI):
+    """Another provider's model, built on langchain-openai as several are."""
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        return super()._get_ls_params(stop=stop, **kwargs) | {"ls_provider": "cloud"}
+
+
+class Mantle(ChatAnthropic):
+    """Anthropic's model at another provider."""
+
+    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
+        return super()._get_ls_params(stop=stop, **kwargs) | {"ls_provider": "amazon_bedrock"}
+
+
+def cloud(**fields: Any) -> Cloud:
+    return Cloud(**{"model": "m", "api_key": "k", "base_url": CLOUD, **fields})
+
+
+def answer(writer: str = "openai", target: str | None = None) -> AIMessage:
+    """Return what a model said; its chain, if there was one, notes which target that was."""
+    described = {"fallback": {"attempts": [{"target": target}]}} if target else {}
+    metadata = {"model_provider": writer, **described}
+    return AIMessage([REASONING, {"type": "text", "text": "Hi."}], response_metadata=metadata)
+
+
+def kept(message: AIMessage, position: int, *candidates: Any) -> bool:
+    """Tell whether a candidate of a chain gets an answer whole."""
+    chain = FallbackChatModel(*candidates).policy.targets
+    (sent,) = for_provider([message], Reader.of(chain[position], chain))
+    assert sent is message or sent.content == "Hi."
+    return sent is message
+
+
+def test_signed_thinking_goes_back_to_a_primary_of_another_name(
+    providers: ProviderServer,
+) -> None:
+    """A provider that serves Anthropic's models reads what it wrote, and refuses nothing."""
+    provider = providers.new("anthropic", rules=AnthropicRules())
+    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "signed"}
+    provider.reply(Reply(body=message_answer(thinking, text_block("Hi."))))
+    primary = Mantle(model="claude-sonnet-5", api_key="k", base_url=provider.url, max_tokens=9)
+    model = FallbackChatModel(primary, gpt())
+    said = model.invoke("Q.")
+    model.invoke([HumanMessage("Q."), said, HumanMessage("And?")])
+    assert provider.refused == []
+    assert provider.bodies[-1]["messages"][1]["content"][0] == thinking
+
+
+def test_reasoning_goes_back_to_a_primary_of_another_name(providers: ProviderServer) -> None:
+    """A provider that speaks OpenAI's protocol gets its encrypted reasoning back."""
+    provider = providers.new("openai", rules=ResponsesRules())
+    provider.reply(Reply(body=responses_answer(REASONING, response_text("Hi.", "msg_1"))))
+    model = FallbackChatModel(
+        cloud(base_url=provider.url, use_responses_api=True, output_version="responses/v1"),
+        claude(),
+    )
+    said = model.invoke("Q.")
+    model.invoke([HumanMessage("Q."), said, HumanMessage("And?")])
+    assert provider.refused == []
+    assert "encrypted_content" in str(provider.bodies[-1])
+
+
+def test_accounts_that_share_a_format_get_their_own_answers_alone() -> None:
+    """Encrypted reasoning of one is not sent to the other; the chain's note says whose it is."""
+    chain = gpt(model="a"), cloud(model="b")
+    of_openai, of_cloud = answer(target="openai/a"), answer(target="cloud/b")
+    assert [kept(of_openai, at, *chain) for at in (0, 1)] == [True, False]
+    assert [kept(of_cloud, at, *chain) for at in (0, 1)] == [False, True]
+    assert [kept(answer(), at, *chain) for at in (0, 1)] == [True, False]
+    assert [kept(answer(), at, *reversed(chain)) for at in (0, 1)] == [True, False]
+
+
+def test_one_provider_at_two_addresses_is_two_accounts() -> None:
+    """What a server of OpenAI's protocol keeps is not looked for on another one."""
+    chain = gpt(model="a", base_url=NOWHERE), gpt(model="b", base_url=CLOUD)
+    assert [kept(answer(target="openai/a"), at, *chain) for at in (0, 1)] == [True, False]
+    same = gpt(model="a"), gpt(model="b")
+    assert [kept(answer(target="openai/a"), at, *same) for at in (0, 1)] == [True, True]
+
+
+def test_an_id_that_is_too_long_is_its_own_accounts() -> None:
+    """A server of OpenAI's protocol reads its own ids back, and the others would refuse them."""
+    chain = FallbackChatModel(gpt(model="a"), cloud(model="b")).policy.targets
+    message = answer(target="cloud/b")
+    message.tool_calls = [tool_call(name="f", args={}, id="x" * 70)]
+    lengths = []
+    for target in chain:
+        (sent,) = for_provider([message], Reader.of(target, chain))
+        assert isinstance(sent, AIMessage)
+        lengths.append(len(sent.tool_calls[0]["id"] or ""))
+    assert lengths == [32, 70]
+
+
+def test_an_answer_of_another_chain_is_its_providers() -> None:
+    """A target that this chain does not have: only who names itself so gets it whole."""
+    chain = claude(), gpt(model="a"), cloud(model="b")
+    message = answer(target="openai/elsewhere")
+    assert [kept(message, at, *chain) for at in (0, 1, 2)] == [False, True, False]
+
+
+def test_an_answer_of_another_chain_is_nobodys_where_two_accounts_could_have_made_it() -> None:
+    """Agents with chains of their own share a thread, and a model of a thread is renamed."""
+    chain = gpt(model="a", base_url=NOWHERE), gpt(model="b", base_url=CLOUD)
+    message = answer(target="openai/elsewhere")
+    assert [kept(message, at, *chain) for at in (0, 1)] == [False, False]
+    same = gpt(model="a"), gpt(model="b")
+    assert [kept(message, at, *same) for at in (0, 1)] == [True, True]
+
+
+def test_signatures_hold_wherever_the_model_is_served() -> None:
+    """Anthropic's signed thinking goes to whoever serves its models, and to nobody else."""
+    mantle = Mantle(model="b", api_key="k", base_url=CLOUD)
+    chain = claude(model="a"), mantle, gpt()
+    message = answer("anthropic", "anthropic/a")
+    assert [kept(message, at, *chain) for at in (0, 1, 2)] == [True, True, False]
+
+
+def test_a_primary_that_no_table_knows_keeps_its_own_blocks() -> None:
+    """What an unknown primary sends unmarked is its own, whoever else writes such blocks."""
+    primary = Target("m", "house")
+    history: list[BaseMessage] = [AIMessage([{"type": "thinking", "thinking": "t"}, "Hi."])]
+    assert for_provider(history, Reader.of(primary, [primary])) is history
+    (sent,) = for_provider(history, Reader.of(Target("n", "shed"), [primary]))
+    assert sent.content == "Hi."

@@ -14,6 +14,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -31,7 +32,7 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command
 
-from honcho_fallback import FallbackExhausted
+from honcho_fallback import FallbackConfig, FallbackExhausted
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import (
     FallbackChatModel,
@@ -45,6 +46,7 @@ from tests.helpers.observers import Listener
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "langchain.md"
 VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 OUTSIDE = pytest.mark.parametrize("outside", [True, False])
 
@@ -221,3 +223,38 @@ async def test_tool_selection_by_the_model_that_is_asked(verb: str) -> None:
 
     with pytest.raises(StatusError):
         await run(verb, agent(dead(), select, FallbackMiddleware(alive())))
+
+
+@pytest.mark.parametrize(
+    ("options", "requests"),
+    [
+        ({}, 7),
+        ({"reset": "turn"}, 3),
+        ({"fallback_config": FallbackConfig.resilient()}, 3),
+    ],
+)
+def test_a_supervisor_of_two(options: dict[str, Any], requests: int) -> None:
+    """Once per model call by default, once per agent and run with `reset="turn"`, per the page."""
+    primaries: list[Any] = []
+
+    def made(*tools: Any) -> Any:
+        primaries.append(dead())
+        rounds = [calls(one.name, at) for at, one in enumerate(tools)]
+        backup = chat("backup", *rounds, "done")
+        return agent(primaries[-1], FallbackMiddleware(backup, **options), tools=tools)
+
+    def worker(name: str) -> Any:
+        asked = made(look_up)
+
+        @tool(name)
+        def ask() -> str:
+            """Ask an agent."""
+            return str(last(asked.invoke({"messages": [("user", "go")]})).text)
+
+        return ask
+
+    supervisor = made(worker("first"), worker("second"))
+    assert last(supervisor.invoke({"messages": [("user", "go")]})).text == "done"
+    assert sum(len(primary.asked) for primary in primaries) == requests
+    first_screen = PAGE.read_text("utf-8").partition("On this page:")[0]
+    assert "sends a dead primary 3 requests, not 7" in first_screen

@@ -1,11 +1,13 @@
-"""What a config changes for one call alone: the policy and the turn; nothing that travels."""
+"""What a config changes: the policy and the turn for one call, and whose conversation it is."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from langchain_core.messages import AIMessageChunk
 from langchain_core.runnables import RunnableLambda
+from langgraph.checkpoint.memory import InMemorySaver
 
 from honcho_fallback import (
     Cooldown,
@@ -16,7 +18,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
-from tests.helpers.agents import agent, last, run
+from tests.helpers.agents import ROUNDS, agent, last, run
 from tests.helpers.chat_models import (
     alive,
     candidate,
@@ -27,6 +29,9 @@ from tests.helpers.chat_models import (
 )
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS
 from tests.helpers.observers import Listener
+
+if TYPE_CHECKING:
+    from langchain_core.runnables import RunnableConfig
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning"),
@@ -182,3 +187,46 @@ def test_a_turn_of_another_chain_is_refused() -> None:
     turn = turning(reset="turn").turn()
     with pytest.raises(FallbackConfigError, match="another policy"):
         turning(reset="turn").invoke("hi", {"configurable": {"fallback_turn": turn}})
+
+
+# With `reset="session"` a conversation stays with whom its prompt cache is warm, over many runs.
+
+
+def uncached(rounds: Any) -> list[Any]:
+    """Let each answer say that nothing was read from a cache."""
+    counts = {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}
+    usage: Any = counts | {"input_token_details": {"cache_read": 0}}
+    parts = [one if isinstance(one, list) else [one] for one in rounds]
+    return [[*one, AIMessageChunk(content="", usage_metadata=usage)] for one in parts]
+
+
+def named(key: str, name: Any) -> RunnableConfig:
+    return {"configurable": {key: name}}
+
+
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+async def test_an_agents_thread_stays(verb: str) -> None:
+    """Its next run begins with who answered the last one; another thread on the primary.
+
+    Within a run nobody goes back, though nothing was cached; the next run does.
+    """
+    for script, names, asked in (
+        (["from backup"], "ttu", (2, 2)),
+        (uncached(ROUNDS), "tt", (2, 3)),
+    ):
+        primary, backup = chat("primary", StatusError(503), "again"), chat("backup", *script)
+        middleware = FallbackMiddleware(backup, reset="session")
+        made = agent(primary, middleware, checkpointer=InMemorySaver())
+        for name in names:
+            await run(verb, made, config=named("thread_id", name))
+        assert (len(primary.asked), len(backup.asked)) == asked
+
+
+@pytest.mark.parametrize("key", ["thread_id", "session_id"])
+def test_a_chat_models_conversation_stays(key: str) -> None:
+    """By LangGraph's name for it and by that of a history of messages; a number is a name, too."""
+    primary, backup = chat("primary", StatusError(503), "again"), alive()
+    model = FallbackChatModel(primary, backup).with_fallback_config(reset="session")
+    for name in (7, 7, 8):
+        model.invoke("hi", named(key, name))
+    assert (len(primary.asked), len(backup.asked)) == (2, 2)
