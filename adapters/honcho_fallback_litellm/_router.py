@@ -97,7 +97,8 @@ class Rotation:
                 router.health().cooldowns if hasattr(router, "health") else router.cooldown_cache
             )
             resting = store.get_active_cooldowns(model_ids=[*ids], parent_otel_span=None)
-            self.cooling = {name: _seconds_left(rest) for name, rest in resting}
+            ends = {name: rest["timestamp"] + rest["cooldown_time"] for name, rest in resting}
+            self.cooling = {name: max(0.001, end - time()) for name, end in ends.items()}
 
 
 class LiteLLMsRests:
@@ -125,14 +126,6 @@ def _ids_in(healthy: Any) -> set[str]:
     rows = () if isinstance(healthy, Exception) else healthy
     rows = [rows] if isinstance(rows, dict) else rows
     return {str((row.get("model_info") or {}).get("id")) for row in rows}
-
-
-def _seconds_left(rest: Any) -> float:
-    """Read how long a deployment's rest still is; LiteLLM's first rest where it does not say."""
-    try:
-        return max(0.001, float(rest["timestamp"]) + float(rest["cooldown_time"]) - time())
-    except (KeyError, TypeError, ValueError):
-        return 5.0
 
 
 async def _healthy(router: Any, request: dict[str, Any]) -> Any:

@@ -24,7 +24,7 @@ from honcho_fallback_litellm._router import deployments_of, groups_of, setting
 from honcho_fallback_litellm._warm import check_release, warm_up
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
     from honcho_fallback import FallbackObserver
 
@@ -80,7 +80,7 @@ class FallbackRoutingStrategy:
         self._chains = Chains(
             config, check_observers(observers), respects_cooldown=respect_cooldown
         )
-        self._router: weakref.ref[Any] | None = None
+        self._router: Callable[[], Any] = lambda: None
         self.registration: Registration | None = None
 
     def register(self, router: Any, *, warm: bool = True) -> FallbackRoutingStrategy:
@@ -98,7 +98,7 @@ class FallbackRoutingStrategy:
                 mistake in it; the message has all of them. Where one is left, the others are
                 logged and stay LiteLLM's. Or this LiteLLM does not do what is relied on.
         """
-        registered = None if self._router is None else self._router()
+        registered = self._router()
         if registered is not None and registered is not router:
             raise FallbackConfigError.about(
                 "router", "this strategy serves another Router", "make a strategy for each Router"
@@ -117,9 +117,7 @@ class FallbackRoutingStrategy:
 
     def is_registered(self, router: Any) -> bool:
         """Tell whether this strategy chooses for a Router."""
-        if router is None or self._router is None:
-            return False
-        return self.registration is not None and self._router() is router
+        return router is not None and self.registration is not None and self._router() is router
 
 
 def _checked(config: FallbackConfig) -> FallbackConfig:

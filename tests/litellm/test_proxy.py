@@ -209,44 +209,72 @@ def ask(proxy: Proxy, model: str = "deriver") -> Any:
     return proxy.client.chat.completions.with_raw_response.create(model=model, messages=MESSAGES)
 
 
+def say(proxy: Proxy, endpoint: str) -> tuple[str, Any]:
+    """Return what is said there, and the headers."""
+    client, asked = proxy.client, {"model": "deriver", "input": "hello"}
+    match endpoint:
+        case "stream":
+            stream = client.chat.completions.create(
+                model="deriver", messages=MESSAGES, stream=True
+            )
+            words = [chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices]
+            return "".join(words), stream.response.headers
+        case "responses":
+            raw: Any = client.responses.with_raw_response.create(**asked)  # type: ignore[call-overload] # a dict
+            return raw.parse().output_text, raw.headers
+        case "embeddings":
+            raw = client.embeddings.with_raw_response.create(**asked)  # type: ignore[arg-type] # a dict
+            return "", raw.headers
+        case "messages":
+            body = {"model": "deriver", "max_tokens": 9, "messages": MESSAGES}
+            answer: Any = client.post("/v1/messages", body=body, cast_to=httpx.Response)
+            return answer.json()["content"][0]["text"], answer.headers
+        case _:
+            raw = ask(proxy)
+            return text(raw), raw.headers
+
+
+def told_in(headers: Any) -> dict[str, str]:
+    names = ("primary", "answered-by", "attempts", "reason")
+    return {name: headers[f"x-honcho-fallback-{name}"] for name in names}
+
+
 def text(raw: Any) -> str:
     return raw.parse().choices[0].message.content or ""
 
 
-def test_a_rate_limit_is_the_backups_answer(proxy: Proxy, upstream: ProviderServer) -> None:
-    """429 at the primary, 200 for the client, and headers that say who answered."""
-    upstream["primary"].fail(429, headers={"retry-after": "7"})
-
-    raw = ask(proxy)
-
-    assert text(raw) == "hello from backup"
+@pytest.mark.parametrize(
+    ("endpoint", "reply", "reason"),
+    [
+        ("chat", Reply(status=429, headers={"retry-after": "7"}), "rate_limit"),
+        ("stream", Reply(status=500), "server_error"),
+        ("stream", Reply(events=[], cut=True), "connection"),
+        ("responses", Reply(status=503), "overloaded"),
+        ("messages", Reply(status=503), "overloaded"),
+    ],
+)
+def test_a_failure_of_the_primary_is_the_backups_answer(
+    endpoint: str, reply: Reply, reason: str, proxy: Proxy, upstream: ProviderServer
+) -> None:
+    """One request to the primary, 200 for the client, and headers that say who answered."""
+    upstream["primary"].reply(reply)
+    said, headers = say(proxy, endpoint)
+    assert said == "hello from backup"
     assert upstream.order == ["primary", "backup"]
-    assert raw.headers["x-litellm-model-id"] == "backup"
-    assert raw.headers["x-honcho-fallback-answered-by"] == "backup"
-    assert raw.headers["x-honcho-fallback-primary"] == "primary"
-    assert raw.headers["x-honcho-fallback-attempts"] == "2"
-    assert raw.headers["x-honcho-fallback-reason"] == "rate_limit"
+    assert headers["x-litellm-model-id"] == "backup"
+    told = {"primary": "primary", "answered-by": "backup", "attempts": "2", "reason": reason}
+    assert told_in(headers) == told
 
 
 @pytest.mark.parametrize("endpoint", ["chat", "stream", "embeddings", "responses"])
 def test_an_errors_headers(endpoint: str, proxy: Proxy, upstream: ProviderServer) -> None:
     """What nobody answers says so in its headers, at each endpoint where LiteLLM lets it."""
     upstream["primary"].fail(400)
-    client = proxy.client
     with pytest.raises(openai.BadRequestError) as caught:
-        if endpoint == "embeddings":
-            client.embeddings.create(model="deriver", input="hello")
-        elif endpoint == "responses":
-            client.responses.create(model="deriver", input="hello")
-        else:
-            client.chat.completions.create(
-                model="deriver", messages=MESSAGES, stream=endpoint == "stream"
-            )
-    headers = caught.value.response.headers
-    assert headers["x-honcho-fallback-primary"] == "primary"
-    assert headers["x-honcho-fallback-answered-by"] == "nobody"
-    assert headers["x-honcho-fallback-attempts"] == "1"
-    assert headers["x-honcho-fallback-reason"] == "invalid_request"
+        say(proxy, endpoint)
+    headers, reason = caught.value.response.headers, "invalid_request"
+    told = {"primary": "primary", "answered-by": "nobody", "attempts": "1", "reason": reason}
+    assert told_in(headers) == told
     assert headers["x-litellm-call-id"]
 
 
@@ -268,44 +296,6 @@ def test_headers_are_short_and_printable() -> None:
         assert value.isascii()
         assert value.isprintable()
         assert value == value.strip()
-
-
-@pytest.mark.parametrize("broken", ["refused", "cut"])
-def test_streams(broken: str, proxy: Proxy, upstream: ProviderServer) -> None:
-    """Refused at the opening or broken before content, the stream is the backup's."""
-    if broken == "refused":
-        upstream["primary"].fail(500)
-    else:
-        upstream["primary"].reply(Reply(events=[], cut=True))
-    stream = proxy.client.chat.completions.create(model="deriver", messages=MESSAGES, stream=True)
-    words = [chunk.choices[0].delta.content or "" for chunk in stream if chunk.choices]
-    assert "".join(words) == "hello from backup"
-    assert upstream.order == ["primary", "backup"]
-    assert stream.response.headers["x-honcho-fallback-answered-by"] == "backup"
-    assert stream.response.headers["x-honcho-fallback-attempts"] == "2"
-    assert stream.response.headers["x-honcho-fallback-reason"] in {
-        "server_error",
-        "connection",
-    }
-
-
-@pytest.mark.parametrize("endpoint", ["responses", "messages"])
-def test_other_endpoints_have_the_chain(
-    endpoint: str, proxy: Proxy, upstream: ProviderServer
-) -> None:
-    """Responses and Messages: one request to a dead primary, then the backup's."""
-    upstream["primary"].fail(503)
-    if endpoint == "responses":
-        pytest.importorskip("nacl", reason="the Proxy's package for it is not installed")
-        raw = proxy.client.responses.with_raw_response.create(model="deriver", input="hello")
-        said, headers = raw.parse().output_text, raw.headers
-    else:
-        asked = {"model": "deriver", "max_tokens": 9, "messages": MESSAGES}
-        answer: Any = proxy.client.post("/v1/messages", body=asked, cast_to=httpx.Response)
-        said, headers = answer.json()["content"][0]["text"], answer.headers
-    assert said == "hello from backup"
-    assert upstream.order == ["primary", "backup"]
-    assert headers["x-honcho-fallback-answered-by"] == "backup"
 
 
 def test_when_all_are_down_a_client_learns_when_to_come_back(

@@ -87,6 +87,17 @@ def test_a_cooldown_of_litellms_orders_and_forbids_nobody(
         assert last.attempts[-1].note == "in its cooldown, as nobody else was left"
 
 
+def test_pre_call_checks_narrow_the_chain(bench: Any, providers: ProviderServer, say: Any) -> None:
+    """(7) A prompt longer than a target's window goes to the one that can take it."""
+    models = bench.chain("small", "large")
+    for one, window in zip(models, (5, 5000), strict=True):
+        one["model_info"]["max_input_tokens"] = window
+    router, _ = bench.managed(models=models, enable_pre_call_checks=True)
+    long = [{"role": "user", "content": "one two three four five six seven eight nine"}]
+    assert say(router, messages=long) == "hello from large"
+    assert providers.order == ["large"]
+
+
 @pytest.mark.parametrize("check", ["session_affinity", "deployment_affinity"])
 def test_a_pinned_conversation_has_its_chain(
     check: str, bench: Any, providers: ProviderServer, run: Any, say: Any
