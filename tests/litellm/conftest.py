@@ -133,17 +133,25 @@ ASKS = ("sync", "async", "sync in a loop")
 
 @pytest.fixture(params=ASKS)
 def ask(request: pytest.FixtureRequest) -> Any:
-    """Ask a Router in each of the ways; ``ask(router, ...)`` for a completion."""
+    """Ask a Router in each of the ways; ``ask(router, ...)`` for a completion.
+
+    A stream comes as the list of its chunks.
+    """
+
+    def in_a_thread(router: Router, method: str, **options: Any) -> Any:
+        answer = getattr(router, method)(**options)
+        return [*answer] if options.get("stream") else answer
 
     def in_a_way(router: Router, method: str = "completion", **options: Any) -> Any:
         options = {**(ASKED if method == "completion" else {"model": GROUP}), **options}
         if request.param == "sync":
-            return getattr(router, method)(**options)
+            return in_a_thread(router, method, **options)
 
         async def inside() -> Any:
             if request.param == "sync in a loop":
-                return getattr(router, method)(**options)
-            return await getattr(router, f"a{method}")(**options)
+                return in_a_thread(router, method, **options)
+            answer = await getattr(router, f"a{method}")(**options)
+            return [one async for one in answer] if options.get("stream") else answer
 
         return run_async(inside())
 
@@ -152,6 +160,8 @@ def ask(request: pytest.FixtureRequest) -> Any:
 
 def text_of(answer: Any) -> str:
     """Return what was said, however."""
+    if isinstance(answer, list):
+        return "".join(one.choices[0].delta.content or "" for one in answer if one.choices)
     if isinstance(answer, dict):
         return "".join(part["text"] for part in answer["content"])
     output = getattr(answer, "output", None)

@@ -147,42 +147,49 @@ def test_a_callers_own_key_says_nothing_of_the_deployment(
     assert say(router) == "hello from primary"
 
 
-@pytest.mark.parametrize("theirs", [{"timeout": 60.0}, {"request_timeout": 60.0}])
-def test_a_deadline_reaches_litellms_request(
-    theirs: Any, bench: Any, providers: ProviderServer, say: Any
+@pytest.mark.parametrize(
+    ("limit", "theirs"),
+    [
+        ("deadline", {"timeout": 60.0}),
+        ("deadline", {"request_timeout": 60.0}),
+        ("first_token_timeout", {"timeout": 60.0, "stream": True}),
+        ("first_token_timeout", {"stream_timeout": 60.0, "stream": True}),
+    ],
+)
+def test_a_limit_reaches_litellms_request(
+    limit: str, theirs: Any, bench: Any, providers: ProviderServer, say: Any
 ) -> None:
     """The primary gets what is not kept for the backup, whatever longer timeout LiteLLM has."""
     providers["primary"].reply(Reply(hang=True))
-    router, listener = bench.managed(
-        FallbackConfig(deadline=2.4), models=bench.chain("primary", "backup")
-    )
+    router, listener = bench.managed(FallbackConfig(**{limit: 2.4}))
     assert say(router, **theirs) == "hello from backup"
-    assert [one.kind for one in listener.record.attempts] == ["timeout", None]
+    assert listener.kinds == ["timeout", None]
 
 
-@pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("place", ["config", "deployment"])
+@pytest.mark.parametrize("ask", ["async"], indirect=True)
+@pytest.mark.parametrize(
+    ("limit", "theirs", "drip"),
+    [
+        ({"timeout": 0.5}, None, ""),
+        ({"timeout": 9.0}, 0.5, ""),
+        ({"timeout": 0.5}, None, ": keep-alive"),
+        # Of a stream a deployment's timeout is for its pauses, the config's for its first content.
+        ({"timeout": 0.5}, 0.5, ": keep-alive"),
+        ({"first_token_timeout": 2}, None, ": ping"),
+        ({"first_token_timeout": 2}, None, word("")),
+    ],
+)
 def test_who_keeps_the_connection_warm_and_says_nothing_is_left(
-    place: str, stream: bool, bench: Any, providers: ProviderServer, run: Any
+    limit: Any, theirs: Any, drip: str, bench: Any, providers: ProviderServer, say: Any
 ) -> None:
     """LiteLLM's timeout, one between two reads, never strikes there: the policy's own does."""
-    drip = ": keep-alive" if stream else ""
-    providers["primary"].reply(Reply(events=[], hang=True, drip=drip))
-    # Of a stream a deployment's timeout is for its pauses, the config's is for its first content.
-    seconds = 9.0 if place == "deployment" and not stream else 0.5
-    theirs = {"timeout": 0.5} if place == "deployment" else {}
-    models = bench.chain("primary", "backup", **theirs)
-    router, listener = bench.managed(FallbackConfig(timeout=seconds), models=models)
-
-    async def read() -> str:
-        answer = await router.acompletion(**ASKED, stream=stream)
-        if not stream:
-            return str(answer.choices[0].message.content)
-        return "".join([one.choices[0].delta.content or "" async for one in answer])
-
-    assert run(read()) == "hello from backup"
+    begun = [word("")] if "first_token_timeout" in limit else []
+    providers["primary"].reply(Reply(events=begun, hang=True, drip=drip))
+    models = bench.chain("primary", "backup", timeout=theirs)
+    router, listener = bench.managed(FallbackConfig(**limit), models=models)
+    assert say(router, stream=bool(drip)) == "hello from backup"
     assert providers.order == ["primary", "backup"]
-    assert [one.kind for one in listener.record.attempts] == ["timeout", None]
+    assert listener.kinds == ["timeout", None]
 
 
 @pytest.mark.parametrize(
@@ -197,7 +204,7 @@ def test_who_keeps_the_connection_warm_and_says_nothing_is_left(
         (9.0, httpx.Timeout(20.0, connect=5.0), False, 21.0),
     ],
 )
-def test_litellms_timeout_comes_before_the_policys(  # a table and fixtures
+def test_litellms_timeout_comes_before_the_policys(
     config: Any,
     theirs: Any,
     stream: bool,
@@ -219,34 +226,6 @@ def test_litellms_timeout_comes_before_the_policys(  # a table and fixtures
     monkeypatch.setattr(asyncio, "timeout", noted)
     run(router.acompletion(**ASKED, stream=stream))
     assert limits[0] == bound
-
-
-@pytest.mark.parametrize("drip", [": ping", word("")])
-def test_a_stream_without_a_first_token_is_the_backups(
-    drip: str, bench: Any, providers: ProviderServer, run: Any
-) -> None:
-    """In a task to the point, also where the provider keeps the connection alive, by whatever."""
-    providers["primary"].reply(Reply(events=[word("")], hang=True, drip=drip))
-    router, listener = bench.managed(FallbackConfig(first_token_timeout=2))
-
-    async def read() -> str:
-        stream = await router.acompletion(**ASKED, stream=True)
-        return "".join([one.choices[0].delta.content or "" async for one in stream])
-
-    assert run(read()) == "hello from backup"
-    assert [one.kind for one in listener.record.attempts] == ["timeout", None]
-
-
-@pytest.mark.parametrize("theirs", [{"stream_timeout": 60.0}, {"timeout": 60.0}])
-def test_a_silent_stream_in_a_thread_is_the_backups(
-    theirs: Any, bench: Any, providers: ProviderServer
-) -> None:
-    """There LiteLLM's own timeout ends a silence: it is handed the first token's."""
-    providers["primary"].reply(Reply(hang=True))
-    router, listener = bench.managed(FallbackConfig(first_token_timeout=2))
-    chunks = [*router.completion(**ASKED, stream=True, **theirs)]
-    assert "".join(one.choices[0].delta.content or "" for one in chunks) == "hello from backup"
-    assert listener.record.attempts[0].kind == "timeout"
 
 
 def stay(name: str, said: object, **more: Any) -> dict[str, Any]:
