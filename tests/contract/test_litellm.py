@@ -15,6 +15,7 @@ from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_c
 
 from honcho_fallback import FailureKind
 from honcho_fallback_litellm import FallbackRoutingStrategy
+from tests.helpers.litellm_runs import THEIRS
 from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
@@ -22,11 +23,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.vcr,
-    # Other people's warnings, which would become errors inside LiteLLM's own error handling.
-    pytest.mark.filterwarnings("ignore::UserWarning:pydantic"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning:litellm"),
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
+    *(pytest.mark.filterwarnings(warning) for warning in THEIRS),
 ]
 
 SAY: Any = [{"role": "user", "content": "Answer with the one word: harbor"}]
@@ -70,23 +67,13 @@ class Asker(Listener):
         FallbackRoutingStrategy(observers=[self]).register(made)
         return made
 
-    async def say(self, *names: str) -> str:
-        """Ask for a word."""
-        router = self.router(*names)
-        if self.is_async:
-            answer = await router.acompletion(model="chain", messages=SAY)
-        else:
-            answer = router.completion(model="chain", messages=SAY)
-        return answer.choices[0].message.content or ""
-
-    async def stream(self, *names: str) -> str:
-        """Ask for a word, chunk by chunk."""
-        router = self.router(*names)
-        if self.is_async:
-            stream = await router.acompletion(model="chain", messages=SAY, stream=True)
-            chunks = [chunk async for chunk in stream]
-        else:
-            chunks = list(router.completion(model="chain", messages=SAY, stream=True))
+    async def say(self, *names: str, stream: bool = False) -> str:
+        """Ask for a word, whole or chunk by chunk."""
+        router, asked = self.router(*names), {"model": "chain", "messages": SAY, "stream": stream}
+        answer = await router.acompletion(**asked) if self.is_async else router.completion(**asked)
+        if not stream:
+            return str(answer.choices[0].message.content or "")
+        chunks = [chunk async for chunk in answer] if self.is_async else [*answer]
         return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
 
 
@@ -140,7 +127,7 @@ async def test_a_wrong_request_surfaces(asker: Asker) -> None:
 @pytest.mark.upstream("openai_rate_limit", "anthropic_stream")
 async def test_anthropics_stream_stands_in(asker: Asker) -> None:
     """Refused at the opening; the record has the usage that Anthropic sends unasked."""
-    assert "harbor" in (await asker.stream("openai", "anthropic")).lower()
+    assert "harbor" in (await asker.say("openai", "anthropic", stream=True)).lower()
     assert asker.kinds == [FailureKind.RATE_LIMIT, None]
     assert asker.record.usage is not None
 
@@ -148,5 +135,5 @@ async def test_anthropics_stream_stands_in(asker: Asker) -> None:
 @pytest.mark.upstream("anthropic_stream_error", "openai_stream")
 async def test_an_error_inside_a_good_stream_is_recovered(asker: Asker) -> None:
     """An overload told inside HTTP 200, before any content."""
-    assert "harbor" in (await asker.stream("anthropic", "openai")).lower()
+    assert "harbor" in (await asker.say("anthropic", "openai", stream=True)).lower()
     assert asker.kinds == [FailureKind.OVERLOADED, None]
