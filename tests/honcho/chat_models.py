@@ -39,14 +39,17 @@ def settings(server: ProviderServer, primary: str, fallback: str, **more: str) -
 def deriver(
     server: ProviderServer,
     primary: str = "openai",
-    fallback: str = "anthropic",
+    fallback: str = "",
     options: Any = None,
     **more: str,
 ) -> FallbackChatModel:
-    """Load the deriver's chat model."""
-    return load_chat_models(settings(server, primary, fallback, **more), **(options or {}))[
-        "deriver"
-    ]
+    """Load the deriver's chat model; any other provider is its fallback."""
+    environ = settings(server, primary, fallback or other_than(primary), **more)
+    return load_chat_models(environ, **(options or {}))["deriver"]
+
+
+def other_than(transport: str) -> str:
+    return "anthropic" if transport != "anthropic" else "openai"
 
 
 async def awaited(answer: Awaitable[Any]) -> Any:

@@ -43,6 +43,7 @@ from tests.honcho.chat_models import (
     ask,
     awaited,
     deriver,
+    other_than,
     settings,
 )
 
@@ -188,7 +189,7 @@ def test_every_suffix_has_its_effect(
 ) -> None:
     """D.2, G-31, HON-012: each suffix reaches the request in the words of the target's own wire."""
     more = {f"{FALLBACK}__{name}": value for name, value in suffixes.items()}
-    primary = "anthropic" if transport != "anthropic" else "openai"
+    primary = other_than(transport)
     providers[primary].fail(503)
     ask(deriver(providers, primary, transport, **more))
     if not sent:
@@ -403,8 +404,7 @@ def test_nothing_of_the_environment_reaches_a_host(
         monkeypatch.setenv(name, "http://127.0.0.1:9")
     for name, value in OTHERS.items():
         monkeypatch.setenv(name, value)
-    other = "openai" if transport != "openai" else "gemini"
-    ask(deriver(providers, transport, other), verb)
+    ask(deriver(providers, transport), verb)
     (request,) = providers[transport].requests
     assert SENTINEL not in repr(request)
     assert request.key == {"lmstudio": "not-needed"}.get(transport, f"{transport}-key")
@@ -420,8 +420,7 @@ def test_a_redirect_gets_no_key(transport: str, verb: str, providers: ProviderSe
     with ProviderServer(keep_alive=False) as elsewhere:
         location = {"location": f"{elsewhere.url}/elsewhere/v1/messages"}
         providers[transport].standing = Reply(status=307, body="{}", headers=location)
-        other = "openai" if transport != "openai" else "gemini"
-        model = deriver(providers, transport, other, {"config": FallbackConfig(max_attempts=1)})
+        model = deriver(providers, transport, options={"config": FallbackConfig(max_attempts=1)})
         with suppress(FallbackError):  # some follow, and some do not
             ask(model, verb)
         assert f"{transport}-key" not in repr(elsewhere["elsewhere"].requests)
@@ -451,8 +450,7 @@ def test_a_key_and_a_header_are_shown_nowhere(
         f"{PRIMARY}__OVERRIDES__API_KEY": SENTINEL,
         f"{PRIMARY}__{PARAMS}__EXTRA_HEADERS": '{"x-token": "header-token"}',
     }
-    other = "openai" if transport != "openai" else "gemini"
-    model = deriver(providers, transport, other, {"observers": [listener]}, **more)
+    model = deriver(providers, transport, options={"observers": [listener]}, **more)
     providers[transport].reply(Reply(status=503))
     ask(model, verb)
     answer = ask(model.with_config(callbacks=[tracer]), verb)
@@ -484,10 +482,9 @@ def test_a_stream_that_falls_silent_ends_with_its_targets_timeout(
 ) -> None:
     """AN-019: without any limit of the policy's the target's own holds between two chunks, too."""
     providers[transport].reply(Reply(events=FIRST_WORD[transport], hang=True))
-    other = "openai" if transport != "openai" else "gemini"
     limit = {f"{PRIMARY}__OVERRIDES__PROVIDER_PARAMS__TIMEOUT": "0.3"}
     with pytest.raises(StreamInterrupted, match="timeout"):
-        ask(deriver(providers, transport, other, **limit), verb)
+        ask(deriver(providers, transport, **limit), verb)
     assert providers.order == [transport]
 
 
@@ -501,8 +498,8 @@ async def test_an_abandoned_stream_closes_its_connection(
     """AN-021: a reader that has enough leaves nobody waiting, and the record says so."""
     left = threading.Event()
     providers[transport].reply(Reply(events=FIRST_WORD[transport], hang=True, left=left))
-    other, listener = "openai" if transport != "openai" else "gemini", Listener()
-    model = deriver(providers, transport, other, {"observers": [listener]})
+    listener = Listener()
+    model = deriver(providers, transport, options={"observers": [listener]})
     if is_async:
         stream = model.astream("hi")
         async for chunk in stream:
