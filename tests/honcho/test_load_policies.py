@@ -194,7 +194,11 @@ def test_nothing_is_inherited_from_the_primary() -> None:
 
     HOM-008: what is passed on to the SDK may hold a key, so it stands where nothing is shown.
     """
-    given = {"extra_body": {"A": 1}, "extra_headers": {"X-B": "2"}, "extra_query": {"c": "3"}}
+    given: dict[str, Any] = {
+        "extra_body": {"A": 1},
+        "extra_headers": {"X-B": "2"},
+        "extra_query": {"c": "3"},
+    }
     environ = {
         "DERIVER_MODEL_CONFIG__TEMPERATURE": "0.9",
         "DERIVER_MODEL_CONFIG__OVERRIDES__API_KEY": "own-key",
@@ -204,7 +208,7 @@ def test_nothing_is_inherited_from_the_primary() -> None:
     }
     primary, fallback = (policy := loaded(**environ)["deriver"]).targets
     assert primary.params == {"temperature": 0.9, "max_output_tokens": 2500}
-    assert primary.client == Endpoint("openai", "https://llm.example/v1", 7.5, *given.values())
+    assert primary.client == Endpoint("openai", "https://llm.example/v1", 7.5, **given)
     assert repr(primary.client) == "<Endpoint openai at llm.example>"
     assert fallback.params == {"max_output_tokens": 2500}
     assert fallback.client == Endpoint("openai", "https://api.openai.com/v1")
@@ -339,7 +343,7 @@ def test_the_env_file_wins_over_the_environment(
 def test_a_missing_key_is_a_failed_authentication_without_a_request() -> None:
     """HOM-023: who asks takes the key from the credential, which says what to set."""
     with pytest.raises(CredentialError, match=r"LLM_OPENAI_API_KEY: not set.*set it") as caught:
-        load_policies({})["deriver"].call(lambda attempt: attempt.target.credential.get())
+        key(load_policies({})["deriver"], 0)
     assert caught.value.status_code == 401
     environ = {"DERIVER_MODEL_CONFIG__TRANSPORT": "lmstudio", "DERIVER_MODEL_CONFIG__MODEL": "m"}
     assert key(load_policies(environ)["deriver"], 0) == "not-needed"
