@@ -92,8 +92,7 @@ class Settings(BaseSettings):
         section, _, level = agent.partition(".")
         if section == "dialectic":
             return cast("dict[str, Level]", self.dialectic_levels).get(level, Level()).agent_model
-        model: ModelSettings = getattr(self, SLOTS[agent].lower())
-        return model
+        return cast("ModelSettings", getattr(self, SLOTS[agent].lower()))
 
     def variable(self, name: str) -> str | None:
         """Return what a variable of the environment or of ``.env`` holds, be it empty."""
@@ -104,12 +103,10 @@ class Settings(BaseSettings):
         return self._credentials.get(transport)
 
     def key(self, transport: str) -> SecretStr | None:
-        key: SecretStr | None = getattr(self, key_name(transport).lower())
-        return key
+        return cast("SecretStr | None", getattr(self, key_name(transport).lower()))
 
     def url(self, transport: str) -> str | None:
-        url: str | None = getattr(self, f"llm_{transport}_base_url")
-        return url
+        return cast("str | None", getattr(self, f"llm_{transport}_base_url"))
 
 
 def read_environ(
