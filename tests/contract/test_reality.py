@@ -10,12 +10,13 @@ import os
 import re
 import warnings
 from collections import Counter
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import nullcontext, suppress
 from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
+from inspect import isawaitable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
 
@@ -24,7 +25,7 @@ from honcho_fallback.testing import recorded
 from tests.helpers.broken_server import WAYS, Place, trusted
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable
 
     from honcho_fallback import Attempt, AttemptRecord, Switch
     from honcho_fallback._values.record import Outcome
@@ -38,6 +39,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
 ]
 
+Opened: TypeAlias = "tuple[Any, Callable[[], Any]]"
 SAY: Any = [{"role": "user", "content": "hello"}]
 KEY = "none"
 BACKUP = "the fallback answers"
@@ -69,21 +71,18 @@ class Switches(list["Switch"], FallbackObserver):
 SWITCHES = Switches()
 
 
-# --- the clients
+# --- the clients: each opens at a place, and gives what closes it and a function that asks once
 
 
-def _sdk(place: Place, package: str, cls: str, retries: int = 0) -> Any:
-    base_url = place.url if package == "anthropic" else f"{place.url}/v1"
-    make = getattr(import_module(package), cls)
-    return make(api_key=KEY, base_url=base_url, timeout=place.timeout, max_retries=retries)
+def _then(answer: Any, read: Callable[[Any], Any]) -> Any:
+    """Read an answer, or one that is waited for first."""
+    if not isawaitable(answer):
+        return read(answer)
 
+    async def waited() -> Any:
+        return read(await answer)
 
-def _asking(client: Any, package: str, *, stream: bool) -> Callable[[], Any]:
-    if package == "anthropic":
-        create = partial(client.messages.create, max_tokens=9)
-    else:
-        create = client.chat.completions.create
-    return partial(create, model="m", messages=SAY, stream=stream)
+    return waited()
 
 
 def _text(answer: Any) -> Any:
@@ -92,30 +91,20 @@ def _text(answer: Any) -> Any:
     return parts[0]
 
 
-@contextmanager
-def sdk(
-    place: Place, package: str, cls: str, *, stream: bool = False, retries: int = 0
-) -> Iterator[Callable[[], Any]]:
-    with _sdk(place, package, cls, retries) as client:
-        ask = _asking(client, package, stream=stream)
-        yield ask if stream else lambda: _text(ask())
+def sdk(place: Place, package: str, cls: str, *, stream: bool = False, retries: int = 0) -> Opened:
+    is_anthropic = package == "anthropic"
+    base_url = place.url if is_anthropic else f"{place.url}/v1"
+    make = getattr(import_module(package), cls)
+    client = make(api_key=KEY, base_url=base_url, timeout=place.timeout, max_retries=retries)
+    if is_anthropic:
+        create = partial(client.messages.create, max_tokens=9)
+    else:
+        create = client.chat.completions.create
+    ask = partial(create, model="m", messages=SAY, stream=stream)
+    return client, ask if stream else lambda: _then(ask(), _text)
 
 
-@asynccontextmanager
-async def async_sdk(
-    place: Place, package: str, cls: str, *, stream: bool = False
-) -> AsyncIterator[Callable[[], Any]]:
-    async with _sdk(place, package, cls) as client:
-        ask = _asking(client, package, stream=stream)
-
-        async def answer() -> Any:
-            return _text(await ask())
-
-        yield ask if stream else answer
-
-
-def _genai(place: Place) -> Any:
-    genai = import_module("google.genai")
+def genai(place: Place, *, is_async: bool) -> Opened:
     # Without options for retries its async client asks a dead server again after 1 to 10 s.
     once = {"attempts": 1}
     options = {
@@ -123,20 +112,9 @@ def _genai(place: Place) -> Any:
         "timeout": int(place.timeout * 1000),
         "retry_options": once,
     }
-    return genai.Client(api_key=KEY, http_options=options)
-
-
-@contextmanager
-def genai(place: Place) -> Iterator[Callable[[], Any]]:
-    with _genai(place) as client:
-        yield lambda: client.models.generate_content(model="m", contents="hello")
-
-
-@asynccontextmanager
-async def async_genai(place: Place) -> AsyncIterator[Callable[[], Any]]:
-    with _genai(place) as client:
-        async with client.aio as aio:
-            yield lambda: aio.models.generate_content(model="m", contents="hello")
+    made = import_module("google.genai").Client(api_key=KEY, http_options=options)
+    client = made.aio if is_async else made
+    return client, partial(client.models.generate_content, model="m", contents="hello")
 
 
 def _read(answer: Any) -> Any:
@@ -144,55 +122,42 @@ def _read(answer: Any) -> Any:
     return answer.json()["choices"][0]["message"]["content"]
 
 
-@contextmanager
-def httpx(place: Place, package: str) -> Iterator[Callable[[], Any]]:
-    with import_module(package).Client(timeout=place.timeout) as client:
-        yield lambda: _read(client.post(f"{place.url}/v1/chat/completions", json={}))
+def httpx(place: Place, package: str, cls: str) -> Opened:
+    client = getattr(import_module(package), cls)(timeout=place.timeout)
+    post = partial(client.post, f"{place.url}/v1/chat/completions", json={})
+    return client, lambda: _then(post(), _read)
 
 
-@asynccontextmanager
-async def async_httpx(place: Place, package: str) -> AsyncIterator[Callable[[], Any]]:
-    async with import_module(package).AsyncClient(timeout=place.timeout) as client:
-
-        async def ask() -> Any:
-            return _read(await client.post(f"{place.url}/v1/chat/completions", json={}))
-
-        yield ask
-
-
-@asynccontextmanager
-async def aiohttp(place: Place) -> AsyncIterator[Callable[[], Any]]:
+def aiohttp(place: Place) -> Opened:
     library = import_module("aiohttp")
     timeout = library.ClientTimeout(total=place.timeout)
-    async with library.ClientSession(timeout=timeout, trust_env=True) as session:
+    session = library.ClientSession(timeout=timeout, trust_env=True)
 
-        async def ask() -> Any:
-            async with session.post(f"{place.url}/v1/chat/completions", json={}) as answer:
-                answer.raise_for_status()
-                return (await answer.json())["choices"][0]["message"]["content"]
+    async def ask() -> Any:
+        async with session.post(f"{place.url}/v1/chat/completions", json={}) as answer:
+            answer.raise_for_status()
+            return (await answer.json())["choices"][0]["message"]["content"]
 
-        yield ask
-
-
-@contextmanager
-def requests(place: Place) -> Iterator[Callable[[], Any]]:
-    with import_module("requests").Session() as session:
-        post = partial(session.post, json={}, timeout=place.timeout)
-        yield lambda: _read(post(f"{place.url}/v1/chat/completions"))
+    return session, ask
 
 
-@contextmanager
-def litellm(place: Place, function: str) -> Iterator[Callable[[], Any]]:
+def requests(place: Place) -> Opened:
+    session = import_module("requests").Session()
+    post = partial(session.post, json={}, timeout=place.timeout)
+    return session, lambda: _read(post(f"{place.url}/v1/chat/completions"))
+
+
+def litellm(place: Place, function: str) -> Opened:
     complete = getattr(import_module("litellm"), function)
     options = {"api_base": f"{place.url}/v1", "api_key": KEY, "timeout": place.timeout}
-    yield partial(complete, model="openai/m", messages=SAY, max_retries=0, **options)
+    ask = partial(complete, model="openai/m", messages=SAY, max_retries=0, **options)
+    return nullcontext(), ask
 
 
 # --- those that own the whole call
 
 
-@contextmanager
-def langchain(place: Place, package: str, cls: str, method: str) -> Iterator[Callable[[], Any]]:
+def langchain(place: Place, package: str, cls: str, method: str) -> Opened:
     from honcho_fallback_langchain import FallbackChatModel  # noqa: PLC0415  may be missing
     from tests.helpers.chat_models import ScriptedChat  # noqa: PLC0415
 
@@ -200,11 +165,10 @@ def langchain(place: Place, package: str, cls: str, method: str) -> Iterator[Cal
     url = f"{place.url}/v1" if package == "langchain_openai" else place.url
     primary = make(model="m", api_key=KEY, base_url=url, max_retries=0, timeout=place.timeout)
     model = FallbackChatModel(primary, ScriptedChat(script=[[BACKUP]]), observers=[SWITCHES])
-    yield lambda: getattr(model, method)("hello")
+    return nullcontext(), partial(getattr(model, method), "hello")
 
 
-@contextmanager
-def router(place: Place, function: str) -> Iterator[Callable[[], Any]]:
+def router(place: Place, function: str) -> Opened:
     library = import_module("litellm")
     from honcho_fallback_litellm import FallbackRoutingStrategy  # noqa: PLC0415  may be missing
 
@@ -220,21 +184,21 @@ def router(place: Place, function: str) -> Iterator[Callable[[], Any]]:
     ]
     owner = library.Router(model_list=group)
     FallbackRoutingStrategy(observers=[SWITCHES]).register(owner)
-    yield partial(getattr(owner, function), model="chat", messages=SAY)
+    return nullcontext(), partial(getattr(owner, function), model="chat", messages=SAY)
 
 
 class Client(NamedTuple):
     """Say how one client is asked.
 
     Args:
-        open: Gives a function that asks once at a place, and closes the client behind it.
+        open: Opens it at a place.
         package: What has to be installed for it.
         verb: The policy's method that it is asked through; none where it owns the call.
         stream: Does it stream?
         is_async: Does it run in an event loop?
     """
 
-    open: Callable[[Place], Any]
+    open: Callable[[Place], Opened]
     package: str
     verb: str = ""
     stream: bool = False
@@ -242,8 +206,10 @@ class Client(NamedTuple):
 
 
 ALL: dict[str, Client] = {
-    "google-genai": Client(genai, "google.genai", "call"),
-    "async google-genai": Client(async_genai, "google.genai", "acall", is_async=True),
+    "google-genai": Client(partial(genai, is_async=False), "google.genai", "call"),
+    "async google-genai": Client(
+        partial(genai, is_async=True), "google.genai", "acall", is_async=True
+    ),
     "aiohttp": Client(aiohttp, "aiohttp", "acall", is_async=True),
     "requests": Client(requests, "requests", "call"),
 }
@@ -251,12 +217,13 @@ for package, cls in (("openai", "OpenAI"), ("anthropic", "Anthropic")):
     for stream, verb, name in ((False, "call", package), (True, "stream", f"{package}, stream")):
         opened = partial(sdk, package=package, cls=cls, stream=stream)
         ALL[name] = Client(opened, package, verb, stream)
-        aopened = partial(async_sdk, package=package, cls=f"Async{cls}", stream=stream)
+        aopened = partial(sdk, package=package, cls=f"Async{cls}", stream=stream)
         ALL[f"async {name}"] = Client(aopened, package, f"a{verb}", stream, is_async=True)
 for package in ("httpx", "httpx2"):
-    ALL[package] = Client(partial(httpx, package=package), package, "call")
+    ALL[package] = Client(partial(httpx, package=package, cls="Client"), package, "call")
+    opened = partial(httpx, package=package, cls="AsyncClient")
     for verb, name in (("acall", f"async {package}"), ("trio", f"{package} in trio")):
-        ALL[name] = Client(partial(async_httpx, package=package), package, verb, is_async=True)
+        ALL[name] = Client(opened, package, verb, is_async=True)
 for function, verb in (("completion", "call"), ("acompletion", "acall")):
     is_async = verb == "acall"
     made = partial(litellm, function=function)
@@ -291,7 +258,8 @@ def _chooser(ask: Callable[[], Any], backup: Callable[[], Any]) -> Callable[[Att
 
 
 def _call(client: Client, place: Place) -> None:
-    with client.open(place) as ask:
+    owner, ask = client.open(place)
+    with owner:
         if place.warm:
             ask()
         if client.verb == "call":
@@ -311,19 +279,9 @@ async def _chunks() -> AsyncIterator[str]:
     yield BACKUP
 
 
-@asynccontextmanager
-async def _opened(client: Client, place: Place) -> AsyncIterator[Callable[[], Any]]:
-    opened = client.open(place)
-    if hasattr(opened, "__aenter__"):
-        async with opened as ask:
-            yield ask
-    else:
-        with opened as ask:
-            yield ask
-
-
 async def _acall(client: Client, place: Place) -> None:
-    async with _opened(client, place) as ask:
+    owner, ask = client.open(place)
+    async with owner:
         if place.warm:
             await ask()
         if client.verb == "acall":
@@ -339,7 +297,8 @@ async def _acall(client: Client, place: Place) -> None:
 
 async def _in_trio(client: Client, place: Place) -> None:
     """Drive the machine itself: `acall` belongs to asyncio."""
-    async with _opened(client, place) as ask:
+    owner, ask = client.open(place)
+    async with owner:
         if place.warm:
             await ask()
         run = POLICY.start()
