@@ -485,13 +485,15 @@ REPLIES: list[Any] = [
 ]  # fmt: skip
 
 
+@pytest.mark.parametrize("driver", ["call", "acall"])
 @pytest.mark.parametrize("reply", REPLIES, ids=lambda reply: repr(reply)[:40])
-def test_no_reply_of_any_client_costs_an_answer(reply: Any) -> None:
+def test_no_reply_of_any_client_costs_an_answer(reply: Any, driver: str) -> None:
     """Whatever stands in the place of a Redis, calls go on with what the process remembers."""
     store = RedisCooldown(Server(reply), after=1, base=1)
     policy = FallbackPolicy(chain(), FallbackConfig(cooldown=store, wait=0))
     script = repeating(primary=[DOWN], fallback=["hello"])
-    assert [policy.call(script.ask) for _ in range(3)] == ["hello"] * 3
+    for _ in range(3):
+        assert DRIVERS[driver](policy, script, policy.start()) == "hello"
     with pytest.raises(FallbackConfigError, match="server: got a int; pass an address such as"):
         RedisCooldown(7)
 

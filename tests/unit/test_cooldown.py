@@ -100,6 +100,7 @@ def test_exactly_one_call_probes_and_the_others_stay(clock: Clock) -> None:
         thread.join()
     probe, *others = sorted([*runs, idle], key=lambda run: run.attempt.position)
     assert [run.attempt.position for run in (probe, *others)] == [0] + [1] * 32
+    assert probe is not idle
     assert others[0].record.untried[0][1] == "another call was probing it"
     assert others[0].record.cooling == {"primary": 0.0}
     probe.succeed()

@@ -101,7 +101,10 @@ def test_a_wait_that_would_eat_the_reserve_switches(clock: Clock) -> None:
 
 
 def test_other_endings_stay_what_they_are(clock: Clock) -> None:
-    """In time, exhaustion and a caller's bug end a call as they do without a deadline."""
+    """In time, exhaustion and a caller's bug end a call as they do without a deadline.
+
+    An answer that comes late, as in a thread that nobody can interrupt, is one all the same.
+    """
     with pytest.raises(FallbackExhausted):
         chain(2, deadline=30).call(repeating(t0=[DOWN], t1=[DOWN]).ask)
     run = chain(2, deadline=30).start()
@@ -109,6 +112,12 @@ def test_other_endings_stay_what_they_are(clock: Clock) -> None:
     with pytest.raises(StatusError):
         run.fail(StatusError(400))
     assert run.record.outcome == "rejected"
+
+    def ask(_: Attempt) -> str:
+        clock.now += 100
+        return "late"
+
+    assert chain(2, deadline=30).call(ask) == "late"
 
 
 async def test_a_hanging_chain_ends_and_leaves_no_task() -> None:

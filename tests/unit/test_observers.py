@@ -401,13 +401,17 @@ def everywhere() -> Iterator[Notebook]:
 
 
 def test_observers_of_the_process_observe_every_policy(everywhere: Notebook) -> None:
-    """Policies made before and after hear them too, and each policy keeps its own."""
+    """Policies made before and after hear them too, and each policy keeps its own.
+
+    Who is given in both places observes once, and who wants content gets it here as well.
+    """
     set_observers(None)
     own = Finishes()
     before = policy(own, targets=1)
     set_observers([everywhere])
     after = policy(targets=1)
     assert (before.observers, after.observers) == ((own, everywhere), (everywhere,))
+    assert policy(everywhere).observers == (everywhere,)
     for observed in (before, after):
         observed.call(lambda _: "hello")
     assert len(own.records) == 1
@@ -416,6 +420,10 @@ def test_observers_of_the_process_observe_every_policy(everywhere: Notebook) -> 
     before.call(lambda _: "hello")
     assert policy(targets=1).observers == ()
     assert (len(own.records), len(everywhere.heard)) == (2, 4)
+    set_observers([reader := Reader()])
+    assert before.wants_content
+    before.call(lambda _: "hello")
+    assert outputs(reader) == ["hello"]
 
 
 def test_a_simulation_is_no_traffic(everywhere: Notebook) -> None:
