@@ -116,7 +116,10 @@ print(json.dumps([told, loaded, ours, warnings]))
 def test_with_keys_a_client_is_built_beside_the_application_s_provider(
     tmp_path: Path, wire: OtlpReceiver
 ) -> None:
-    """The application's provider sees nothing of ours and stays the global one."""
+    """The application's provider sees nothing of ours and stays the global one.
+
+    A forked child sends what it does itself, and nothing of its parent's a second time.
+    """
     told = run(
         """
 from opentelemetry import trace
@@ -141,9 +144,13 @@ with trace.get_tracer("web").start_as_current_span("GET /"):
 from langfuse import get_client
 with get_client().start_as_current_observation(name="request"):
     call(LangfuseCallbackHandler(), name="nested")
+child = os.fork()
+if child == 0:
+    call(handler, name="child")
+    os._exit(0 if handler.close(10) else 1)
 print(json.dumps([
     built, before, trace.get_tracer_provider() is provider,
-    len(exporter.get_finished_spans()), handler.close(10),
+    len(exporter.get_finished_spans()), os.waitpid(child, 0)[1], handler.close(10),
     [name for name in registered if name.startswith("honcho")],
 ]))
 """,
@@ -151,10 +158,11 @@ print(json.dumps([
         LANGFUSE_BASE_URL=wire.base_url,
         **KEYS,
     )
-    assert told == [["langfuse", "opentelemetry"], True, True, 0, True, []]
+    assert told == [["langfuse", "opentelemetry"], True, True, 0, 0, True, []]
     assert {export.credentials for export in wire.exports} == {("pk-own", "sk-own")}
     told = {one.model or one.name: one for one in map(stored, wire.spans)}
-    assert set(told) == {"early", "late", "nested", "request"}
+    assert set(told) == {"early", "late", "nested", "request", "child"}
+    assert len(wire.spans) == len(told)
     assert told["nested"].parent_id == told["request"].id
     assert told["late"].trace_name == "worker"
 

@@ -174,10 +174,19 @@ def test_refine_decides_and_cannot_undo_a_cancellation() -> None:
         assert run.record.outcome == "cancelled"
 
 
+def after(run: FallbackRun, error: Exception, now: float) -> Attempt | type[BaseException]:
+    """Report a failure, and return the next attempt, whatever its call is, or what comes out."""
+    try:
+        return run.fail(error, now=now)._replace(call_id="")
+    except (StatusError, FallbackExhausted) as raised:
+        return type(raised)
+
+
 class Histories(RuleBasedStateMachine, FallbackObserver):
-    """Random chains, options, failures and times."""
+    """Random chains, options, failures and times; the same input gives the same plan."""
 
     run: FallbackRun
+    twin: FallbackRun
 
     @initialize(
         windows=st.lists(st.one_of(st.none(), st.integers(1, 3)), min_size=1, max_size=4),
@@ -201,6 +210,7 @@ class Histories(RuleBasedStateMachine, FallbackObserver):
             self.unfit = set()
         reasons = dict.fromkeys(self.unfit, "too small")
         self.run = policy.start(unfit=reasons)
+        self.twin = FallbackPolicy(chain, config).start(unfit=reasons)
         self.now = monotonic()
         self.asked: list[Attempt] = [self.run.attempt]
         self.over = False
@@ -218,9 +228,9 @@ class Histories(RuleBasedStateMachine, FallbackObserver):
         error = StatusError(status, retry_after=retry_after)
         self.now += seconds
         before = self.run.attempt
-        try:
-            following = self.run.fail(error, now=self.now)
-        except (StatusError, FallbackExhausted):
+        following = after(self.run, error, self.now)
+        assert after(self.twin, error, self.now) == following
+        if not isinstance(following, Attempt):
             self.over = True
             return
         self.asked.append(following)
