@@ -210,7 +210,7 @@ class Histories(RuleBasedStateMachine, FallbackObserver):
             self.unfit = set()
         reasons = dict.fromkeys(self.unfit, "too small")
         self.run = policy.start(unfit=reasons)
-        self.twin = FallbackPolicy(chain, config).start(unfit=reasons)
+        self.twin = FallbackPolicy(chain, FallbackConfig(**options)).start(unfit=reasons)
         self.now = monotonic()
         self.asked: list[Attempt] = [self.run.attempt]
         self.over = False
