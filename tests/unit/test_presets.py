@@ -136,9 +136,11 @@ def test_presets_are_plain_options(preset: Any) -> None:
         run.fail(KeyboardInterrupt())
 
 
-def test_attempts_per_target_end_a_target() -> None:
-    """G-20: a target that used up its attempts is left, or is the end."""
+def test_attempts_end_a_target_and_a_call() -> None:
+    """G-20: a target that used up its attempts is left, or is the end; HON-003: three in all."""
     said: dict[str, list[Any]] = {P: [HTTP[503]], F: [HTTP[503]]}
     config = FallbackConfig(attempts_per_target=2, switch_after=9, wait=0)
     assert machine(config, said)[0].asked == [P, P, F, F]
     assert machine(config.replace(max_attempts=3), said)[0].asked == [P, P, F]
+    longer = said | {G: [HTTP[503]], "fourth": [HTTP[503]]}
+    assert machine(FallbackConfig.honcho(wait=0), longer)[0].asked == [P, F, G]

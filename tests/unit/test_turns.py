@@ -60,19 +60,28 @@ def turn(policy: FallbackPolicy, script: Any, session_id: str = "s") -> None:
 
 
 @pytest.mark.parametrize(
-    ("reset", "asked"),
+    ("reset", "asked", "untried"),
     [
-        ("iteration", ["primary", "fallback"] * 3),
-        ("turn", ["primary", "fallback", "fallback", "fallback"]),
+        ("iteration", ["primary", "fallback"] * 3, ()),
+        (
+            "turn",
+            ["primary", "fallback", "fallback", "fallback"],
+            (("primary", "the turn had already left it"),),
+        ),
     ],
 )
-def test_a_switch_lasts_for_its_iteration_or_its_turn(reset: str, asked: list[str]) -> None:
+def test_a_switch_lasts_for_its_iteration_or_its_turn(
+    reset: str, asked: list[str], untried: Any
+) -> None:
     """HON-014, HON-015, HRS-010: whatever it is, the next turn has the whole chain again."""
     policy, script = pair(reset), repeating(primary=[DOWN], fallback=["hello"])
     for _ in range(2):
         with policy.turn():
-            for _ in range(3):
-                policy.call(script.ask)
+            policy.call(script.ask)
+            policy.call(script.ask)
+            run = policy.start()
+            policy.call(script.ask, run=run)
+        assert (run.record.untried, run.record.is_fallback) == (untried, True)
     assert script.asked == asked * 2
 
 
@@ -97,17 +106,6 @@ def test_without_a_turn_each_call_is_one() -> None:
     assert len(warned) == 1
     assert warned[0].filename == __file__
     assert script.asked == ["primary", "fallback"] * 2
-
-
-def test_what_a_turn_left_behind_is_told() -> None:
-    """The record says why the primary was never asked."""
-    policy, script = pair("turn"), repeating(primary=[DOWN], fallback=["hello"])
-    with policy.turn():
-        policy.call(script.ask)
-        run = policy.start()
-        policy.call(script.ask, run=run)
-    assert run.record.untried == (("primary", "the turn had already left it"),)
-    assert run.record.is_fallback
 
 
 def test_nested_turns_and_other_policies_are_isolated() -> None:
@@ -495,20 +493,16 @@ def test_a_primary_is_not_said_to_be_back_while_the_session_stays() -> None:
     assert heard.restores == []
 
 
-def test_a_store_is_copied_without_its_memory() -> None:
-    """As a cooldown is: it goes to another process as it was made."""
-    assert repr(pickle.loads(pickle.dumps(Sessions(60, 5)))) == "Sessions(ttl=60, most=5)"  # noqa: S301 # our own
-
-
 @pytest.mark.parametrize("wrong", ["forever", 3, Sessions])
 def test_another_reset_is_refused(wrong: Any) -> None:
-    """With what it takes, and the nearest name."""
+    """With what it takes, and the nearest name; a store shows, and is copied by, its limits."""
     with pytest.raises(FallbackConfigError, match=r"reset: .*'session' or Sessions\(\)"):
         FallbackConfig(reset=wrong)
     with pytest.raises(FallbackConfigError, match="ttl"):
         Sessions(ttl=0)
     with pytest.raises(FallbackConfigError, match="session_id"):
         pair().session("")
+    assert repr(pickle.loads(pickle.dumps(Sessions(60, 5)))) == "Sessions(ttl=60, most=5)"  # noqa: S301 # our own
 
 
 class PrefixBill:
