@@ -78,6 +78,8 @@ class ConfigOptions(TypedDict, total=False):
 class FallbackConfig(BaseModel):
     """Hold the options of a policy; frozen, unknown keys refused.
 
+    Its presets and ``replace`` take further options, as the constructor does.
+
     Args:
         fallback_on: The kinds that switch; default: those that another target may help with.
         switch_after: Failures on one target before the switch: a number, or a number per kind
@@ -235,7 +237,7 @@ class FallbackConfig(BaseModel):
         return kinds
 
     def replace(self, **options: Unpack[ConfigOptions]) -> Self:
-        """Return a copy with other options, named and validated as at construction."""
+        """Return a copy with other options, validated as at construction."""
         fields, given = type(self).model_fields, self.model_fields_set
         kept: Any = {fields[name].alias or name: getattr(self, name) for name in given}
         return type(self)(**(kept | options))
@@ -245,9 +247,6 @@ class FallbackConfig(BaseModel):
         """Return the table of Honcho's pull request 692.
 
         A switch on 408, 429, 5xx, timeouts and lost connections, and on nothing else.
-
-        Args:
-            **options: Further options, as for the constructor.
         """
         preset: ConfigOptions = {"max_attempts": 3, "refine": _refine_as_honcho}
         return cls(**preset | options)
@@ -259,9 +258,6 @@ class FallbackConfig(BaseModel):
         A switch lasts for the turn; three attempts for each target, 2 s doubling to 60 s. A
         primary that failed rests for the next turns: for the time that its provider named,
         otherwise for 60 s doubling to four hours. Each call of it makes a new cooldown.
-
-        Args:
-            **options: Further options, as for the constructor.
         """
         preset: ConfigOptions = {
             "fallback_on": frozenset(FailureKind) - {FailureKind.CANCELLED, FailureKind.LOCAL},
@@ -293,9 +289,6 @@ class FallbackConfig(BaseModel):
         - ``retry_budget``: in an outage 1.1 requests per call, not 3.
 
         Each call of it makes a new cooldown and a new budget; share the config to share them.
-
-        Args:
-            **options: Further options, as for the constructor.
         """
         preset: ConfigOptions = {
             "reset": "turn",

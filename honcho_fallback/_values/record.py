@@ -410,10 +410,7 @@ class DeadlineExceeded(_Stopped, TimeoutError):  # noqa: N818 # the design's wor
 class OutcomeUnknown(_Stopped):
     """Tell that a request may have had an effect, so that ``replay="safe"`` asks nobody again.
 
-    Args:
-        message: What happened, and how to find out.
-        errors: The providers' own exceptions, in the order they came.
-        record: What was asked, when and with which result.
+    Its arguments are those of DeadlineExceeded; the message says how to find out, too.
     """
 
 
