@@ -354,11 +354,11 @@ def test_a_stream_may_end_anywhere(memory: Memory, caplog: pytest.LogCaptureFixt
     del lost
     gc.collect()
     told = memory.stored()
-    assert [one.metadata["outcome"] for one in told] == [
-        "abandoned",
-        "abandoned",
-        "success",
-        "abandoned",
+    assert [(one.metadata["outcome"], one.level) for one in told] == [
+        ("abandoned", "WARNING"),
+        ("abandoned", "WARNING"),
+        ("success", "DEFAULT"),
+        ("abandoned", "WARNING"),
     ]
     assert all(one.parent_id is None for one in told)
     assert [one.output for one in told] == ["a", "a", {"role": "assistant", "content": TEXT}, "a"]

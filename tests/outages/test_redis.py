@@ -479,9 +479,13 @@ class Server:
 # For six keys: of two targets each its model's, its credential's and its host's.
 REPLIES: list[Any] = [
     LookupError("of another library's"), None, 0, b"x", [], [[]] * 5, [[]] * 7, [None] * 6,
-    [[1, 1, 0]] * 6, [[1, 1, 0, "0", 1]] * 6, [["x", 1, 0, "0"]] * 6, [[float("nan")] * 4] * 6,
-    [[10**400, 1, 0, "0"]] * 6, [[1000, 10**400, 0, "0"]] * 6, [[0, 1, 10**400, "0"]] * 6,
-    [[-(10**400), -1, -1, "-1"]] * 6, repeat([]),
+    [[1, 1, 0]] * 6, [[1, 1, 0, "0", 1]] * 6, [["x", 1, 0, "0"]] * 6, repeat([]),
+    *(
+        [[*entry[:place], odd, *entry[place + 1 :]]] * 6
+        for entry in ([1000, 1, 0, "0"], [0, 1, 1000, "1"])
+        for place in range(4)
+        for odd in (10**18, 10**5000, -(10**5000), float("nan"))
+    ),
 ]  # fmt: skip
 
 
