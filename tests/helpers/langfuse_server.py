@@ -46,7 +46,6 @@ class Stored:
     status_message: str | None
     trace_name: str | None
     first_token: str | None
-    environment: str
     start: int
     end: int
 
@@ -67,12 +66,11 @@ def stored(span: ReceivedSpan) -> Stored:
         output=_parsed(read.get(f"{_LF}output")),
         usage=_usage(read),
         cost=_cost(read),
-        metadata=_metadata(span),
+        metadata=_metadata(read),
         level=_level(span),
         status_message=read.get(f"{_LF}status_message") or span.status_message or None,
         trace_name=read.get("langfuse.trace.name") or (span.name if _is_root(span) else None),
         first_token=_parsed(read.get(f"{_LF}completion_start_time")),
-        environment=str(read.get("langfuse.environment") or "default"),
         start=span.start,
         end=span.end,
     )
@@ -108,22 +106,18 @@ def _parsed(value: Any) -> Any:
         return value
 
 
-def _metadata(span: ReceivedSpan) -> dict[str, Any]:
+def _metadata(read: Mapping[str, Any]) -> dict[str, Any]:
     fields: dict[str, Any] = {}
     # The trace's come last and win.
     for prefix in _METADATA:
-        for key, value in span.attributes.items():
+        for key, value in read.items():
             if key.startswith(prefix):
                 fields[key.removeprefix(prefix)] = _parsed(value)
-    if span.scope != "langfuse-sdk":
-        fields["attributes"] = dict(span.attributes)
     return fields
 
 
 def _usage(read: Mapping[str, Any]) -> dict[str, int]:
     raw = read.get(f"{_LF}usage_details")
-    if raw is None:
-        return _semantic(read)
     details = _parsed(raw)
     if not isinstance(raw, str) or not isinstance(details, dict):
         return {}
@@ -132,30 +126,6 @@ def _usage(read: Mapping[str, Any]) -> dict[str, int]:
         for key, value in details.items()
         if (type(value) is int and value >= 0) or (isinstance(value, str) and value.isdecimal())
     }
-    return _with_total(counts)
-
-
-def _semantic(read: Mapping[str, Any]) -> dict[str, int]:
-    def count(name: str) -> int:
-        return int(read.get(f"gen_ai.usage.{name}", 0))
-
-    if "gen_ai.usage.input_tokens" not in read and "gen_ai.usage.output_tokens" not in read:
-        return {}
-    cached, created = count("cache_read.input_tokens"), count("cache_creation.input_tokens")
-    reasoning = count("reasoning.output_tokens")
-    counts = {
-        "input": count("input_tokens") - cached - created,
-        "output": count("output_tokens") - reasoning,
-        "input_cached_tokens": cached,
-        "input_cache_creation": created,
-        "output_reasoning_tokens": reasoning,
-    }
-    return _with_total(
-        {key: value for key, value in counts.items() if value or key in {"input", "output"}}
-    )
-
-
-def _with_total(counts: dict[str, int]) -> dict[str, int]:
     return counts if "total" in counts or not counts else {**counts, "total": sum(counts.values())}
 
 
