@@ -295,10 +295,6 @@ def in_a_wait(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
     return FallbackPolicy([Target(P)], FallbackConfig(wait=3600)), fails
 
 
-def in_a_validator(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
-    return pair(validate=lambda _: hang(reached)), repeating(primary=["x"]).aask
-
-
 class SlowKey:
     """A credential that nobody gets."""
 
@@ -322,7 +318,6 @@ def in_a_refresh(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
     [
         in_an_sdk_that_makes_an_error_of_it,
         in_a_wait,
-        in_a_validator,
         in_a_refresh,
     ],
 )

@@ -101,6 +101,23 @@ def test_it_is_an_option_of_a_call_too() -> None:
     assert policy.call(script.ask) == "hello"
 
 
+CAREFUL: list[tuple[Any, dict[str, Any]]] = [
+    (BROKEN, {"switch_after": 3}),
+    ("bad", {"validate": lambda answer: answer != "bad"}),  # what the model did is done
+]
+
+
+@pytest.mark.parametrize(("reply", "options"), CAREFUL)
+@pytest.mark.parametrize("targets", [1, 2])
+def test_no_repeat_either(reply: Any, options: Any, targets: int) -> None:
+    """The same target is not asked twice, nor another one about an answer that was refused."""
+    policy = FallbackPolicy(pair().targets[:targets], wait=0, replay="safe", **options)
+    script = repeating(primary=[reply], fallback=["never"])
+    with pytest.raises(OutcomeUnknown):
+        policy.call(script.ask)
+    assert script.asked == ["primary"]
+
+
 def test_a_deadline_that_has_passed_is_not_what_matters(clock: Clock) -> None:
     """Time is over, too; but what the caller has to know is that the request may have worked."""
 
@@ -110,24 +127,6 @@ def test_a_deadline_that_has_passed_is_not_what_matters(clock: Clock) -> None:
 
     with pytest.raises(OutcomeUnknown):
         pair(replay="safe", deadline=30).call(ask)
-
-
-def test_no_repeat_either() -> None:
-    """The same target is not asked twice: neither by switch_after nor at the chain's end."""
-    for targets in ([Target("primary")], [Target("primary"), Target("fallback")]):
-        config = FallbackConfig(wait=0, replay="safe", switch_after=3)
-        script = repeating(primary=[BROKEN], fallback=["never"])
-        with pytest.raises(OutcomeUnknown):
-            FallbackPolicy(targets, config).call(script.ask)
-        assert script.asked == ["primary"]
-
-
-def test_an_answer_that_is_refused_had_its_effect() -> None:
-    """validate says no to what the model did; asking another one would do it twice."""
-    script = repeating(primary=["bad"], fallback=["good"])
-    with pytest.raises(OutcomeUnknown):
-        pair(replay="safe", validate=lambda answer: answer != "bad").call(script.ask)
-    assert script.asked == ["primary"]
 
 
 def test_a_bug_of_the_program_comes_out_as_it_is() -> None:
