@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, nullcontext
 from importlib.metadata import version
 from pathlib import Path
@@ -321,31 +319,6 @@ def test_a_rest_that_is_seen_early_in_a_call_ends_when_it_ends(clock: Clock) -> 
 
     counted.policy.call(ask)
     assert counted.of("cooldown_until_timestamp") == {(P,): about(until)}
-
-
-def test_threads_agree_to_the_call() -> None:
-    """1,000 calls over 8 threads, of which each third is answered by the fallback."""
-    counted = Counted()
-    barrier = threading.Barrier(8)
-
-    def work(_: int) -> None:
-        barrier.wait()
-        for number in range(125):
-            if number % 3:
-                counted.policy.call(lambda _: ANSWER)
-            else:
-                counted.policy.call(failing(fallback=ANSWER))
-
-    with ThreadPoolExecutor(8) as pool:
-        list(pool.map(work, range(8)))
-    fallbacks = 8 * 42
-    assert counted.of("calls") == {
-        ("deriver", "success", P): 1000 - fallbacks,
-        ("deriver", "success", F): fallbacks,
-    }
-    assert counted.of("switches") == {("deriver", P, "overloaded"): fallbacks}
-    assert sum(counted.counts("call.duration").values()) == 1000
-    assert counted.of("tokens")["deriver", F, "input"] == 8 * fallbacks
 
 
 SECRET = "sk-hunter2"
