@@ -176,7 +176,6 @@ def plain_text(chunks: Sequence[Any]) -> str:
 
 
 def _brings(chunk: Any, without: frozenset[str]) -> bool:
-    """Tell whether a chunk brings more than blocks and fields of some names."""
     cls: Any = type(chunk)
     try:
         if isinstance(chunk, dict) or (cls not in SCALARS and is_known(cls)):

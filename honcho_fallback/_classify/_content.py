@@ -156,8 +156,8 @@ def carries(value: Any, without: frozenset[str] = frozenset()) -> bool:
         is_left_out = without and is_thought(value)
         return not is_left_out and any(
             carries(written, without) if name == "content" else written
-            for name, written in _written(value)
-            if name not in without
+            for name, written in fields_of(value).items()
+            if name not in _FRAME and name not in without
         )
     return bool(value)
 
@@ -166,10 +166,6 @@ def is_thought(block: Any) -> bool:
     """Tell whether a block of content is thinking, which is no answer."""
     kind = first(block, KIND)
     return kind in _SILENT or (kind is None and find(block, "thought") is True)
-
-
-def _written(block: Any) -> Iterable[tuple[str, Any]]:
-    return ((name, value) for name, value in fields_of(block).items() if name not in _FRAME)
 
 
 def without_start(chunks: Sequence[Any], count: int) -> list[Any]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from contextlib import suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from honcho_fallback._classify._origin import class_row
@@ -45,20 +46,18 @@ _FRAMES = re.compile(r"Traceback \(most recent call last\):\n(?:[ \t].*\n?)+")
 _STATUS = re.compile(r"\s*[1-5][0-9]{2}\s*")
 
 
+@dataclass(slots=True)
 class Document:
     """Collect what an error document holds, the innermost first."""
 
-    __slots__ = ("codes", "is_providers", "is_shaped", "subjects", "texts", "waits")
-
-    def __init__(self) -> None:
-        self.codes: list[str] = []
-        self.texts: list[str] = []
-        self.waits: list[Any] = []
-        self.subjects: list[str] = []  # a parameter, a limit, a provider; each with its key
-        # Has it a word for a code beside a message, as those who judge a request write?
-        self.is_providers = False
-        # Has it OpenAI's shape, which names a parameter also where there is none, or Anthropic's?
-        self.is_shaped = False
+    codes: list[str] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    waits: list[Any] = field(default_factory=list)
+    subjects: list[str] = field(default_factory=list)  # a parameter, a limit; each with its key
+    # Has it a word for a code beside a message, as those who judge a request write?
+    is_providers: bool = False
+    # Has it OpenAI's shape, which names a parameter also where there is none, or Anthropic's?
+    is_shaped: bool = False
 
     def read(self, body: Any, depth: int = 0) -> None:
         if isinstance(body, (str, bytes)) and not depth:
@@ -86,7 +85,7 @@ class Document:
                 self.read(body[key], depth + 1)
 
     def add_code(self, code: Any) -> None:
-        """Keep a code if it is one: a short string or a number, never a bool."""
+        # A short string or a number, never a bool.
         if isinstance(code, int) and not isinstance(code, bool):
             code = str(int(code))
         if isinstance(code, str) and 0 < len(code) <= _CODE_CAP and code != "None":

@@ -229,7 +229,6 @@ def _read_toml(path: str) -> dict[str, Any]:
 
 
 def _rule(raw: Mapping[str, Any], where: str, source: str) -> Rule:
-    """Read one rule, or raise with a line for each mistake."""
     reason = raw.get("reason")
     where = f"{where} ({redact(reason)})" if isinstance(reason, str) else where
     try:

@@ -108,7 +108,6 @@ class Vocabulary:
         entries[entry] = _both(entries[entry], word) if entry in entries else word
 
     def _find(self, word: str) -> _Word:
-        """Return what all entries that fit a word say of it."""
         known, is_run = _Word(is_between=True) if word in _BETWEEN else _NOTHING, word >= _RUNS
         for entry, meaning in self._entries.get("" if is_run else word[:2], {}).items():
             stem = entry.removesuffix("*")
@@ -136,7 +135,6 @@ class Vocabulary:
         return _Word(self._sets(words)[0], words[-1].begins, words[0].ends)
 
     def _sets(self, words: Iterable[_Word]) -> list[int]:
-        """Return the groups of each sentence: of its words, and of its phrases."""
         sets: list[int] = []
         groups, begun = 0, _NOTHING.begins
         for word in words:
@@ -186,7 +184,6 @@ class TextRules(Generic[Meaning]):
         self._candidates = lru_cache(maxsize=256)(self._open)
 
     def _open(self, groups: int) -> list[Rule[Meaning]]:
-        """Return the rules that a text with these groups may fit, in order."""
         needing = (rule for rule in self.rules if rule.needed & groups == rule.needed)
         return [rule for rule in needing if not rule.absent & groups]
 

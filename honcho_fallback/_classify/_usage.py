@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from honcho_fallback._classify._read import fields_of, find
 from honcho_fallback._classify._tables import read
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Sequence
 
 _Counts = dict[str, int]
 
@@ -24,21 +23,13 @@ _FIRST, _LAST = 8, 16
 SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
 
 
-class _Dialect(NamedTuple):
-    """Say where a family of providers puts its counts."""
-
-    input: str
-    output: str
-    total: str = ""
-    details: Mapping[str, Mapping[str, str]] = MappingProxyType({})
-
-
+_Dialect: TypeAlias = dict[str, Any]  # where a family of providers puts its counts
 _TABLE = read("usage")
-_DIALECTS = tuple(_Dialect(**row) for row in _TABLE["dialect"])
+_DIALECTS: list[_Dialect] = _TABLE["dialect"]
 _HIDDEN = "_hidden_params"  # where pydantic keeps what a class declares as private
 _PLACES = tuple((place.partition(".")[0], place) for place in _TABLE["places"])
 _COSTS = tuple(_TABLE["costs"])
-_SIDES = ("input_tokens", "output_tokens", "total_tokens")  # as a dialect's first three fields
+_SIDES = ("input", "output", "total")  # of a dialect, and with an ending of our own form
 _SHARES, _UNASKED = frozenset(_TABLE["shares"]), frozenset(_TABLE["unasked"])
 
 
@@ -81,11 +72,11 @@ def _merged(chunks: Sequence[Any]) -> _Counts:
         message = find(chunks[0], "message") or chunks[0]
         comes_in_shares = find(message, "additional_kwargs") is not None
     for chunk in chunks if comes_in_shares else ends(chunks):
-        dialect, counts, place = _one(chunk) if type(chunk) not in SCALARS else _NOTHING
+        dialect, counts, place = (None, {}, "") if type(chunk) in SCALARS else _one(chunk)
         if dialect is None or spoken not in (None, dialect):
             continue
         spoken = dialect
-        if place in _SHARES and dialect.input == "input_tokens":
+        if place in _SHARES and dialect["input"] == "input_tokens":
             counts = {name: merged.get(name, 0) + count for name, count in counts.items()}
         merged.update(counts)
     return merged
@@ -106,9 +97,6 @@ def _one(item: Any) -> tuple[_Dialect | None, _Counts, str]:
     return dialect, counts, ""
 
 
-_NOTHING: tuple[None, _Counts, str] = (None, {}, "")
-
-
 def _read(value: Any) -> tuple[_Dialect | None, _Counts]:
     if value is None:
         return None, {}
@@ -116,7 +104,7 @@ def _read(value: Any) -> tuple[_Dialect | None, _Counts]:
     if fields.get(_TABLE["repeated"]) == 0:
         return None, {}
     for dialect in _DIALECTS:
-        if dialect.input in fields or dialect.output in fields:
+        if dialect["input"] in fields or dialect["output"] in fields:
             counts = _counts(fields, dialect)
             if counts:
                 return dialect, counts
@@ -125,13 +113,13 @@ def _read(value: Any) -> tuple[_Dialect | None, _Counts]:
 
 def _counts(fields: dict[str, Any], dialect: _Dialect) -> _Counts:
     counts: _Counts = {}
-    for name, key in zip(_SIDES, dialect[:3], strict=True):
-        count = _count(fields.get(key))
+    for side in _SIDES:
+        count = _count(fields.get(dialect.get(side)))
         if count is not None:
-            counts[name] = count
+            counts[f"{side}_tokens"] = count
     if not counts or counts.keys() == {"total_tokens"}:
         return {}
-    for place, leaves in dialect.details.items():
+    for place, leaves in dialect.get("details", {}).items():
         part = fields.get(place) if place else fields
         known = isinstance(part, dict) or hasattr(part, "__dict__")
         part_fields = fields_of(part) if known else {}

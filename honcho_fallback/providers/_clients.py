@@ -147,7 +147,6 @@ def distinct_name(name: str, taken: Collection[str]) -> str:
 
 
 def _known_owner(client: object, function: str) -> Any:
-    """Return the SDK's client; refuse a stranger's."""
     owner = owner_of(client)
     if owner is None:
         problem = (
@@ -176,31 +175,23 @@ def _derived(client: ClientT, **options: Any) -> ClientT:
     return derived
 
 
-def _shortest(*seconds: float | None) -> float | None:
-    return min((one for one in seconds if one is not None), default=None)
-
-
 @cache  # one per SDK
 def _bounded(kind: Any) -> Any:
     """Make a timeout that ends with attempts out of an SDK's own kind."""
 
-    def limited(name: str) -> property:
-        return property(
-            lambda timeout: _shortest(
-                getattr(timeout.own, name), *(one.timeout for one in timeout.attempts())
-            )
-        )
+    def limited(name: str, *limits: str) -> property:
+        def shortest(timeout: Any) -> float | None:
+            around = (getattr(one, limit) for one in timeout.attempts() for limit in limits)
+            seconds = (getattr(timeout.own, name), *around)
+            return min((one for one in seconds if one is not None), default=None)
+
+        return property(shortest)
 
     class AttemptTimeout(kind):  # type: ignore[misc] # httpx's, of which there are two
         def __init__(self, own: Any, attempts: Callable[[], Iterable[Attempt]]) -> None:
             self.own, self.attempts = own, attempts
 
-        @property
-        def connect(self) -> float | None:
-            around = [*self.attempts()]
-            limits = (limit for one in around for limit in (one.connect_timeout, one.timeout))
-            return _shortest(self.own.connect, *limits)
-
-        read, write, pool = map(limited, ("read", "write", "pool"))
+        connect = limited("connect", "timeout", "connect_timeout")
+        read, write, pool = (limited(name, "timeout") for name in ("read", "write", "pool"))
 
     return AttemptTimeout

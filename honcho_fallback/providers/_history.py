@@ -137,7 +137,6 @@ def _steps_of_items(items: Iterable[Any]) -> Iterator[tuple[bool, list[str]] | N
 
 
 def _side_of(item: Mapping[str, Any]) -> str:
-    """Say who an item is from: a side of the talk, or a tool."""
     is_result = str(item.get("type")).endswith("_output")
     return "tool" if is_result else str(item.get("role", "assistant"))
 
