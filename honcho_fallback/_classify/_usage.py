@@ -114,7 +114,7 @@ def _read(value: Any) -> tuple[_Dialect | None, _Counts]:
 def _counts(fields: dict[str, Any], dialect: _Dialect) -> _Counts:
     counts: _Counts = {}
     for side in _SIDES:
-        count = _count(fields.get(dialect.get(side)))
+        count = _count(fields.get(dialect.get(side, "")))
         if count is not None:
             counts[f"{side}_tokens"] = count
     if not counts or counts.keys() == {"total_tokens"}:
