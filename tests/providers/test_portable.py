@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,12 +15,12 @@ from google.genai import types
 from hypothesis import given
 from hypothesis import strategies as st
 
-from honcho_fallback import FallbackConfigError, FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback import FallbackConfigError
 from honcho_fallback.providers import bound_to, portable
 
 FORMATS = ("openai", "openai-responses", "anthropic", "google")
 PNG = "iVBORw0KGgo="
-
+TABLES = json.loads(Path(__file__).with_name("requests.json").read_text("utf-8"))
 
 QUESTION = {"role": "user", "content": "Where is it warm?"}
 THERMOMETER = {"name": "thermometer", "arguments": '{"city": "Lima"}'}
@@ -152,18 +153,7 @@ def test_a_format_that_nobody_knows_is_refused() -> None:
         portable([], made_by="openai", for_="claude")
 
 
-@pytest.mark.parametrize(
-    ("made_by", "message"),
-    [
-        ("openai", {"role": "wizard", "content": "hello"}),
-        ("openai", {"role": "tool", "content": "no id"}),
-        ("anthropic", {"role": "assistant", "content": [{"type": "tool_use"}]}),
-        ("openai-responses", {"type": "function_call", "call_id": "c", "name": "n"}),
-        ("google", {"role": "model", "parts": [{"functionCall": {}}, {"functionResponse": {}}]}),
-        ("google", {"role": "user", "content": "hello"}),
-        ("openai", "hello"),
-    ],
-)
+@pytest.mark.parametrize(("made_by", "message"), TABLES["no history"])
 def test_what_is_no_history_is_refused(made_by: str, message: Any) -> None:
     """A message of another format is named before it is half translated."""
     with pytest.raises(FallbackConfigError, match="messages"):
@@ -171,37 +161,13 @@ def test_what_is_no_history_is_refused(made_by: str, message: Any) -> None:
 
 
 REQUESTS: dict[str, tuple[Any, str | None]] = {
-    "text": ({"messages": [QUESTION]}, None),
-    "own tools": (
-        {"tools": [{"type": "function", "function": {"name": "f"}}, {"type": "custom"}]},
-        None,
-    ),
-    "anthropic tool": ({"tools": [{"name": "f", "input_schema": {}}]}, None),
-    "earlier response": ({"previous_response_id": "resp_1"}, "previous_response_id"),
-    "no earlier response": ({"previous_response_id": None}, None),
-    "conversation": ({"conversation": "conv_1"}, "conversation"),
-    "stored prompt": ({"prompt": {"id": "pmpt_1"}}, "prompt"),
-    "a text to complete": ({"prompt": "Once"}, None),
-    "file": ({"input": [{"content": [{"type": "input_file", "file_id": "f"}]}]}, "file_id"),
-    "item": ({"input": [{"type": "item_reference", "id": "msg_1"}]}, "item_reference"),
-    "hosted tool": ({"tools": [{"type": "web_search"}]}, "runs the tool web_search"),
-    "versioned tool": ({"tools": [{"type": "computer_20250124", "name": "computer"}]}, "computer"),
-    "google search": ({"config": {"tools": [{"google_search": {}}]}}, "google_search"),
+    **TABLES["bound_to"],
     "google objects": (
         {"config": types.GenerateContentConfig(tools=[types.Tool(google_search={})])},
         "googleSearch",
     ),
     "google functions": (
         {"config": {"tools": [{"function_declarations": [{"name": "f"}]}, print]}},
-        None,
-    ),
-    "google cache": ({"config": {"cached_content": "caches/1"}}, "cached_content"),
-    "google file": (
-        {"contents": [{"parts": [{"file_data": {"file_uri": "https://generativelanguage/f/1"}}]}]},
-        "file_uri",
-    ),
-    "any address": (
-        {"contents": [{"parts": [{"file_data": {"file_uri": "https://example.org/a.png"}}]}]},
         None,
     ),
 }
@@ -215,22 +181,6 @@ def test_a_request_says_what_binds_it(name: str) -> None:
     reason = bound_to(request)
     assert (reason is None) if part is None else (reason is not None and part in reason)
     assert request == before
-
-
-def test_a_request_that_is_bound_asks_its_provider_alone() -> None:
-    """With the reason as ``unfit`` the other one is never asked, and the record says why."""
-    policy = FallbackPolicy([Target("a"), Target("b")], wait=0)
-    reason = bound_to({"previous_response_id": "resp_1"})
-    assert reason is not None
-    run = policy.start(unfit={1: reason})
-
-    def ask(_: object) -> str:
-        raise TimeoutError
-
-    with pytest.raises(FallbackExhausted):
-        policy.call(ask, run=run)
-    assert {one.target for one in run.record.attempts} == {"a"}
-    assert reason in str(run.record.to_dict())
 
 
 def test_no_sdk_and_no_framework_is_imported() -> None:
