@@ -173,6 +173,15 @@ def test_every_ending_decides() -> None:
         assert not any(row.name.endswith(shorter.name) for shorter in ENDINGS[:place])
 
 
+def test_langchains_own_classes_say_so_themselves() -> None:
+    """What their rows say of asking again is what LangChain says of each class."""
+    home = pytest.importorskip("langchain_core.exceptions")
+    rows = [row for row in EXAMPLES.values() if row.get("real", "").startswith(home.__name__)]
+    says = {row["real"]: getattr(home, row["real"].split(".")[-1]).is_retryable for row in rows}
+    assert says == {row["real"]: row["gives"]["transient"] for row in rows}
+    assert len(says) == 10
+
+
 # --- documents and responses
 
 
