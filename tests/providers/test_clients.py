@@ -179,13 +179,13 @@ def test_a_target_has_the_place_of_its_client(sdk: str) -> None:
 def test_a_place_is_an_address_and_an_account() -> None:
     """Two targets whose addresses nobody knows are two places, each its own."""
     here: dict[str, Any] = {"endpoint": "https://api.example", "credential": ApiKey("one")}
-    target = Target("m", **here)
-    assert place_of(target) == place_of(Target("n", **here))
-    assert place_of(target) != place_of(Target("m", **here | {"credential": ApiKey("other")}))
-    assert place_of(target) != place_of(Target("m", **here | {"endpoint": "https://eu.example"}))
-    keyless = Target("m", endpoint="https://api.example")
-    assert place_of(keyless) == place_of(Target("n", endpoint="https://api.example"))
-    assert "api.example" not in place_of(keyless)
+    place = place_of(Target("m", **here))
+    assert place == place_of(Target("n", **here))
+    for other in ({"credential": ApiKey("other")}, {"endpoint": "https://eu.example"}):
+        assert place != place_of(Target("m", **here | other))
+    keyless, again = (place_of(Target(name, endpoint="https://api.example")) for name in "mn")
+    assert keyless == again
+    assert "api.example" not in keyless
     nowhere = Target("m")
     assert place_of(nowhere) == place_of(replace(nowhere, labels={"eu"}))
     assert place_of(nowhere) != place_of(Target("m"))

@@ -60,9 +60,6 @@ class OpenAIChat:
         ]
         return wire.chat_answer("Let me see.", *calls)
 
-    def text(self, answer: Any) -> str:
-        return str(answer.choices[0].message.content)
-
 
 class Responses:
     """Responses, with reasoning that only the account can read."""
@@ -90,9 +87,6 @@ class Responses:
             for n, city in enumerate(CITIES)
         ]
         return wire.responses_answer(thought, wire.response_text("Let me see."), *calls)
-
-    def text(self, answer: Any) -> str:
-        return str(answer.output_text)
 
 
 class Anthropic:
@@ -135,9 +129,6 @@ class Anthropic:
         ]
         return wire.message_answer(thought, wire.text_block("Let me see."), *calls)
 
-    def text(self, answer: Any) -> str:
-        return str(answer.content[0].text)
-
 
 class Google:
     """generateContent, whose calls have a signature and no id."""
@@ -163,9 +154,6 @@ class Google:
         calls[0]["thoughtSignature"] = "c2VjcmV0"
         thought = {"text": "hm", "thought": True}
         return wire.gemini_answer(thought, {"text": "Let me see."}, *calls)
-
-    def text(self, answer: Any) -> str:
-        return str(answer.text)
 
 
 SDKS = {one.name: one for one in (OpenAIChat(), Responses(), Anthropic(), Google())}
@@ -205,7 +193,7 @@ def test_a_loop_of_tools_goes_on_at_another_provider_and_comes_back(
     history += here.history(policy.call(ask))  # the primary calls both tools
     one.fail(503, times=1)
     answer = policy.call(ask)  # and is down for their results
-    assert there.text(answer) == "In Lima."
+    assert "In Lima." in answer.model_dump_json()
     sent = json.dumps(other.bodies)
     assert all(word in sent for word in (QUESTION, "Let me see.", "Lima: 21", "Oslo: 21"))
     assert not [secret for secret in SECRETS if secret in sent]
@@ -214,7 +202,7 @@ def test_a_loop_of_tools_goes_on_at_another_provider_and_comes_back(
     said = [{"role": "assistant", "content": "In Lima."}]
     history += portable(said, made_by="openai", for_=primary)
     history += portable([{"role": "user", "content": "Why?"}], made_by="openai", for_=primary)
-    assert here.text(policy.call(ask)) == "In Lima."
+    assert "In Lima." in policy.call(ask).model_dump_json()
     assert not one.refused + other.refused
     assert len(one.requests) == 3
 
@@ -232,7 +220,7 @@ def test_calls_of_the_fallback_are_answered_at_the_primary(
     history = [here.question]
     history += portable(there.history(first), made_by=fallback, for_=primary)
     answer = here.ask(one.url, history)
-    assert here.text(answer) == f"hello from {one.name}"
+    assert f"hello from {one.name}" in answer.model_dump_json()
     assert not one.refused + other.refused
     assert not [secret for secret in SECRETS[:2] if secret in json.dumps(one.bodies)]
 
