@@ -1,4 +1,4 @@
-"""Keys that are refreshed: a 401 refreshes once and asks the same model again."""
+"""What reaches a candidate's SDK: a credential's key, and the time of the attempt."""
 
 from __future__ import annotations
 
@@ -13,9 +13,20 @@ from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import RunnableLambda
 
 from honcho_fallback import FallbackConfigError
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 from tests.helpers.agents import agent, last, run
-from tests.helpers.chat_models import Joke, alive, keys, look_up, model_at, serve, with_fallbacks
+from tests.helpers.chat_models import (
+    Joke,
+    alive,
+    asked_of,
+    groq,
+    keys,
+    look_up,
+    model_at,
+    read_timeouts,
+    serve,
+    with_fallbacks,
+)
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS
 from tests.helpers.observers import Listener
 from tests.helpers.pairwise import in_pairs, in_turn
@@ -24,7 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.helpers.provider import ProviderServer
-
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 
@@ -217,3 +227,88 @@ def test_what_cannot_be_done_with_a_credential_is_said_at_once(providers: Provid
     with pytest.raises(FallbackConfigError, match=r"credentials\[1\]"):
         FallbackMiddleware(alive(), credentials=[None, credential])
     FallbackMiddleware(alive(), credentials=[credential])  # the agent's own is not known yet
+
+
+# The time of an attempt reaches the SDK, by whatever candidate is around its model.
+
+
+JOKE = '{"setup": "knock knock"}'
+
+
+def chain_over(one: Any) -> Any:
+    return ChatPromptTemplate.from_template("{word}") | one
+
+
+TIMED: dict[str, Any] = {
+    "chat model": lambda models, **options: FallbackChatModel(*models, **options),
+    "chains": lambda models, **options: with_fallbacks(
+        chain_over(models[0]), [chain_over(models[1])], **options
+    ),
+    "structured": lambda models, **options: FallbackChatModel(
+        *models, **options
+    ).with_structured_output(Joke, include_raw=True, method="function_calling"),
+    "tools": lambda models, **options: FallbackChatModel(*models, **options).bind_tools([look_up]),
+    "bound": lambda models, **options: FallbackChatModel(
+        *(model.bind(stop=["x"]) for model in models), **options
+    ),
+    "retried": lambda models, **options: FallbackChatModel(
+        *(model.with_retry(stop_after_attempt=1) for model in models), **options
+    ),
+    "nested": lambda models, **options: FallbackChatModel(
+        FallbackChatModel(models[0], max_attempts=1), models[1], **options
+    ),
+}
+
+
+@in_turn(kind=TIMED, name=["openai", "anthropic"])
+def test_an_attempts_time_reaches_the_sdk(providers: ProviderServer, name: str, kind: str) -> None:
+    """Of 60 s a third is kept for the fallback; what the SDK would wait for is what is left."""
+    down, up = serve(providers, name, status=503), serve(providers, name, JOKE)
+    made = TIMED[kind]([model_at(down), model_at(up)], deadline=60)
+    given: Any = {"word": "hi"} if kind == "chains" else "hi"
+    made.invoke(given)
+    list(made.stream(given))
+    first, second = read_timeouts(down), read_timeouts(up)
+    assert [round(seconds or 0) for seconds in first] == [40, 40]
+    assert [round(seconds or 0) for seconds in second] == [60, 60]
+    assert all(0 < seconds < 60 for seconds in second if seconds)
+
+
+@pytest.mark.parametrize("name", ["openai", "anthropic", "groq"])
+@pytest.mark.parametrize(
+    ("own", "option", "expected"),
+    [(7, 30, 7), (40, 30, 30), (None, 30, 30), (None, None, None), (7, None, 7)],
+)
+def test_the_shorter_time_counts(
+    providers: ProviderServer, name: str, own: float | None, option: float | None, expected: Any
+) -> None:
+    """The model's own timeout, or the attempt's."""
+    up = serve(providers, "openai" if name == "groq" else name, "hello")
+    if name == "groq":
+        given: Any = groq(base_url=up.url, timeout=own)
+    else:
+        given = model_at(up, timeout=own)
+    model = FallbackChatModel(given, timeout=option)
+    assert model.invoke("hi").text == "hello"
+    assert read_timeouts(up) == [expected]
+
+
+def test_a_request_that_is_none_of_ours_keeps_its_time(providers: ProviderServer) -> None:
+    """The user's own object is untouched, and with "keep" the candidates are, too."""
+    up = serve(providers, "openai", "hello")
+    given = model_at(up, timeout=70)
+    model = FallbackChatModel(given, timeout=30)
+    model.invoke("hi")
+    given.invoke("hi")
+    asked_of(model)[0].invoke("hi")
+    model.with_fallback_config(sdk_retries="keep").invoke("hi")
+    assert read_timeouts(up) == [30, 70, 70, 70]
+
+
+def test_the_time_of_an_inner_chain_is_within_that_of_the_outer(providers: ProviderServer) -> None:
+    """A candidate may be a chain of its own, with more patience."""
+    up = serve(providers, "openai", "hello")
+    inner = FallbackChatModel(model_at(up), timeout=100)
+    FallbackRunnable(inner, timeout=10).invoke("hi")
+    FallbackRunnable(inner, timeout=100).with_fallback_config(timeout=200).invoke("hi")
+    assert read_timeouts(up) == [10, 100]
