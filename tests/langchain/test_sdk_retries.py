@@ -267,7 +267,7 @@ def test_every_place_of_a_composite_is_reached(name: str) -> None:
     assert type(quiet) is type(composite)
     assert [model.max_retries for model in _models(quiet)] == [0, 0]
     assert {id(model) for model in _models(composite)} == {id(one), id(two)}
-    assert one.root_client.max_retries == two.root_client.max_retries == 2  # type: ignore[attr-defined]
+    assert one.root_client.max_retries == two.root_client.max_retries == 2
     assert without_sdk_retries(quiet) is quiet
 
 

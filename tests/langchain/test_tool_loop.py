@@ -518,6 +518,6 @@ async def test_tool_errors_never_ask_the_fallback(verb: str) -> None:
         made = agent(model, fallback, ToolLoopGuardMiddleware(), tools=[one.made])
         answered = await run(verb, made)
         assert [one.status for one in results(answered)] == [expected] * 2
+        assert (results(answered)[0].text == "inner answer") == (one is delegated)
         assert (last(answered).text, len(model.asked), len(backup.asked)) == ("ok", 3, 0)
     assert told.switches == []
-    assert results(answered)[0].text == "inner answer"
