@@ -51,11 +51,13 @@ class LangfuseStandIn(Protocol):
     @property
     def replaces_langfuse_callbacks(self) -> bool:
         """Tell whether those must not report the attempts of a call that begins now."""
+        ...
 
     def in_place_of(
         self, handlers: Iterable[object], parent_run_id: object
     ) -> AbstractContextManager[None]:
         """Return a context to start a call in: it nests the call where they would have."""
+        ...
 
 
 class Detached(NamedTuple):

@@ -217,7 +217,7 @@ class AgentCall(Call):
     def bounded(self, attempt: Attempt, callbacks: Any) -> Any:
         # A middleware inside may ask another model.
         boundary: Any = {"callbacks": [Boundary(self.required, self.around, attempt)]}
-        return merge_configs({"callbacks": callbacks}, boundary)["callbacks"]
+        return merge_configs({"callbacks": callbacks}, boundary).get("callbacks")
 
     def send(self, request: Request) -> Any:
         return self.handler(self.model_request(request))
