@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import logging
-import socket
-import threading
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -24,6 +22,7 @@ from langchain_core.runnables import (
 from honcho_fallback_langchain import without_sdk_retries
 from tests.helpers.chat_models import NOWHERE, claude, gemini, gpt, groq, look_up, mistral
 from tests.helpers.chat_runs import ainvoke, astream, invoke, stream
+from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -118,28 +117,15 @@ async def test_a_call_sends_one_request(
 
 
 @pytest.mark.parametrize("verb", [invoke, ainvoke])
-async def test_mistral_does_not_dial_again(verb: Callable[..., Any]) -> None:
+async def test_mistral_does_not_dial_again(
+    providers: ProviderServer, verb: Callable[..., Any]
+) -> None:
     """It sends a refused answer once anyway, but a dropped connection five times, 4 s apart."""
-    dials: list[int] = []
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        drop = threading.Thread(target=_drop_all, args=(listener, dials), daemon=True)
-        drop.start()
-        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        with pytest.raises(httpx.RequestError):
-            await verb(without_sdk_retries(mistral(base_url=url)), "hi")
-        listener.shutdown(socket.SHUT_RDWR)
-        drop.join()
-    assert len(dials) == 1
-
-
-def _drop_all(listener: socket.socket, dials: list[int]) -> None:
-    while True:
-        try:
-            connection, (_host, port) = listener.accept()
-        except OSError:
-            return
-        dials.append(port)
-        connection.close()
+    dropping = providers.new("mistral")
+    dropping.standing = Reply(drop=True)
+    with pytest.raises(httpx.RequestError):
+        await verb(without_sdk_retries(mistral(base_url=dropping.url)), "hi")
+    assert len(dropping.requests) == 1
 
 
 def _state(model: BaseChatModel) -> dict[str, Any]:
