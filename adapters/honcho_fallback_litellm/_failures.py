@@ -11,7 +11,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from litellm.exceptions import RateLimitError
-from litellm.types.router import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
+from litellm.types.router import (
     RouterRateLimitError,
     RouterRateLimitErrorBasic,
 )

@@ -10,9 +10,7 @@ from secrets import token_hex
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import litellm
-from litellm.types.utils import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
-    all_litellm_params,
-)
+from litellm.types.utils import all_litellm_params
 
 from honcho_fallback import ApiKey, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.providers import distinct_name

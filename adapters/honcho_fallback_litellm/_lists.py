@@ -11,10 +11,8 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from litellm.exceptions import ContentPolicyViolationError, ContextWindowExceededError
-from litellm.integrations.custom_guardrail import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
-    is_guardrail_intervention,
-)
-from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
+from litellm.integrations.custom_guardrail import is_guardrail_intervention
+from litellm.router_utils.fallback_event_handlers import (
     check_non_standard_fallback_format,
     fallback_lookup_groups,
     get_fallback_model_group_for_lookup_groups,
@@ -94,9 +92,7 @@ async def walk(
     ask = getattr(router, endpoint.name)
     place, context = "litellm_router", router
     if "litellm_routing_ctx" in signature(run_async_fallback).parameters:
-        from litellm.router_api import (  # noqa: PLC0415 # pyright: ignore[reportMissingTypeStubs] # absent before 1.109
-            RoutingContext,
-        )
+        from litellm.router_api import RoutingContext  # noqa: PLC0415 # absent before 1.109
 
         place, context = "litellm_routing_ctx", RoutingContext(router)
     metadata = {**(request.get(bucket) or {})}

@@ -6,12 +6,8 @@ from copy import deepcopy
 from time import time
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from litellm.litellm_core_utils.asyncify import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
-    run_async_function,
-)
-from litellm.router_utils.routing_read_batch import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
-    RoutingReadBatch,
-)
+from litellm.litellm_core_utils.asyncify import run_async_function
+from litellm.router_utils.routing_read_batch import RoutingReadBatch
 
 from honcho_fallback.stores import CooldownChoice
 

@@ -12,12 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import litellm
 from litellm.exceptions import Timeout
-from litellm.litellm_core_utils.request_timeout_resolver import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
-    get_configured_request_timeout,
-)
-from litellm.router_utils.fallback_event_handlers import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
-    attempted_fallback_targets_from,
-)
+from litellm.litellm_core_utils.request_timeout_resolver import get_configured_request_timeout
+from litellm.router_utils.fallback_event_handlers import attempted_fallback_targets_from
 
 from honcho_fallback import (
     DeadlineExceeded,

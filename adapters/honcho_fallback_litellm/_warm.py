@@ -13,9 +13,7 @@ from typing import TYPE_CHECKING, Any
 import httpx
 import litellm
 import openai
-from litellm.litellm_core_utils.thread_pool_executor import (  # pyright: ignore[reportMissingTypeStubs] # a package with one stub
-    executor,
-)
+from litellm.litellm_core_utils.thread_pool_executor import executor
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_litellm._request import ONE_REQUEST
