@@ -54,3 +54,39 @@ def run_async(coroutine: Coroutine[Any, Any, Any]) -> Any:
             await close_litellm_async_clients()
 
     return asyncio.run(inside())
+
+
+def ask_in(way: str, router: Any, method: str = "completion", **options: Any) -> Any:
+    """Ask a Router, for a completion where nothing else is said; a stream is a list of chunks.
+
+    Args:
+        way: ``sync``, ``async`` or ``sync in a loop``.
+        router: Who is asked.
+        method: Which of its endpoints, without the a of those for a task.
+        options: Of the request.
+    """
+    options = {**(ASKED if method == "completion" else {"model": ASKED["model"]}), **options}
+
+    def in_a_thread() -> Any:
+        answer = getattr(router, method)(**options)
+        return [*answer] if options.get("stream") else answer
+
+    async def inside() -> Any:
+        if way != "async":
+            return in_a_thread()
+        answer = await getattr(router, f"a{method}")(**options)
+        return [one async for one in answer] if options.get("stream") else answer
+
+    return in_a_thread() if way == "sync" else run_async(inside())
+
+
+def text_of(answer: Any) -> str:
+    """Return what was said, however."""
+    if isinstance(answer, list):
+        return "".join(one.choices[0].delta.content or "" for one in answer if one.choices)
+    if isinstance(answer, dict):
+        return "".join(part["text"] for part in answer["content"])
+    output = getattr(answer, "output", None)
+    if output is not None:
+        return "".join(part.text for item in output for part in item.content)
+    return answer.choices[0].message.content or ""

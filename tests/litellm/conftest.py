@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,13 @@ pytest.importorskip("litellm")
 from litellm import Router
 
 from honcho_fallback_litellm import FallbackRoutingStrategy, warm_up
-from tests.helpers.litellm_runs import ASKED, THEIRS, litellm_left_clean, run_async
+from tests.helpers.litellm_runs import (
+    THEIRS,
+    ask_in,
+    litellm_left_clean,
+    run_async,
+    text_of,
+)
 from tests.helpers.observers import ContentListener, Listener
 from tests.helpers.provider import ProviderServer
 from tests.helpers.redis_server import free_port, redis_server
@@ -133,47 +140,8 @@ ASKS = ("sync", "async", "sync in a loop")
 
 @pytest.fixture(params=ASKS)
 def ask(request: pytest.FixtureRequest) -> Any:
-    """Ask a Router in each of the ways; ``ask(router, ...)`` for a completion.
-
-    A stream comes as the list of its chunks.
-    """
-
-    def in_a_thread(router: Router, method: str, **options: Any) -> Any:
-        answer = getattr(router, method)(**options)
-        return [*answer] if options.get("stream") else answer
-
-    def in_a_way(router: Router, method: str = "completion", **options: Any) -> Any:
-        options = {**(ASKED if method == "completion" else {"model": GROUP}), **options}
-        if request.param == "sync":
-            return in_a_thread(router, method, **options)
-
-        async def inside() -> Any:
-            if request.param == "sync in a loop":
-                return in_a_thread(router, method, **options)
-            answer = await getattr(router, f"a{method}")(**options)
-            return [one async for one in answer] if options.get("stream") else answer
-
-        return run_async(inside())
-
-    return in_a_way
-
-
-def text_of(answer: Any) -> str:
-    """Return what was said, however."""
-    if isinstance(answer, list):
-        return "".join(one.choices[0].delta.content or "" for one in answer if one.choices)
-    if isinstance(answer, dict):
-        return "".join(part["text"] for part in answer["content"])
-    output = getattr(answer, "output", None)
-    if output is not None:
-        return "".join(part.text for item in output for part in item.content)
-    return answer.choices[0].message.content or ""
-
-
-@pytest.fixture
-def text() -> Any:
-    """Return the function that reads the text of any answer."""
-    return text_of
+    """Ask a Router in each of the ways; ``ask(router, ...)`` for a completion."""
+    return partial(ask_in, request.param)
 
 
 @pytest.fixture

@@ -161,7 +161,8 @@ def test_a_limit_reaches_litellms_request(
 ) -> None:
     """The primary gets what is not kept for the backup, whatever longer timeout LiteLLM has."""
     providers["primary"].reply(Reply(hang=True))
-    router, listener = bench.managed(FallbackConfig(**{limit: 2.4}))
+    limits: Any = {limit: 2.4}
+    router, listener = bench.managed(FallbackConfig(**limits))
     assert say(router, **theirs) == "hello from backup"
     assert listener.kinds == ["timeout", None]
 

@@ -10,7 +10,7 @@ import litellm
 import pytest
 
 from honcho_fallback import FallbackConfig
-from tests.helpers.litellm_runs import ASKED
+from tests.helpers.litellm_runs import ASKED, text_of
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
@@ -202,7 +202,7 @@ def test_behind_the_chain_litellm_retries_as_ever(
 
 
 def test_a_chain_in_a_list_is_asked_in_its_order(
-    bench: Any, providers: ProviderServer, ask: Any, text: Any
+    bench: Any, providers: ProviderServer, ask: Any
 ) -> None:
     """(9) LiteLLM would shuffle it; here each hop into a ranked group is a call of its own.
 
@@ -220,13 +220,13 @@ def test_a_chain_in_a_list_is_asked_in_its_order(
     router, listener = bench.managed(models=models, **options)
     for _ in range(3):
         answer = ask(router)
-        assert text(answer) == "hello from third"
+        assert text_of(answer) == "hello from third"
         assert answer._hidden_params["additional_headers"]["x-litellm-attempted-fallbacks"] == 1
     assert providers.order == ["primary", "backup", "spare", "second", "third"] * 3
     assert [one.answered_by for one in listener.records] == [None, "third"] * 3
 
     providers.order.clear()
-    assert text(ask(router, model="spares")) == "hello from third"
+    assert text_of(ask(router, model="spares")) == "hello from third"
     assert providers.order == ["spare", "second", "third"]
     assert len(listener.records) == 7
 

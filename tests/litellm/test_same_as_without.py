@@ -22,7 +22,13 @@ from litellm.integrations.custom_logger import CustomLogger
 from litellm.litellm_core_utils.logging_worker import GLOBAL_LOGGING_WORKER
 
 from honcho_fallback_litellm import FallbackRoutingStrategy
-from tests.helpers.litellm_runs import ASKED, litellm_left_clean, run_async
+from tests.helpers.litellm_runs import (
+    ASKED,
+    ask_in,
+    litellm_left_clean,
+    run_async,
+    text_of,
+)
 from tests.helpers.observers import Listener
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_answer, chat_call, chat_word, openai_error
@@ -54,13 +60,6 @@ def refused(status: int, message: str = "in our own words", code: str | None = N
     return Reply(status=status, body=openai_error(message, "invalid_request_error", code))
 
 
-def read(answer: Any) -> Any:
-    """Return what a completion or the chunks of one say."""
-    if not isinstance(answer, list):
-        return answer.choices[0].message.content
-    return "".join(one.choices[0].delta.content or "" for one in answer if one.choices)
-
-
 def outcome_of(error: BaseException) -> str:
     """Name an error as a caller tells it from others."""
     return f"{type(error).__name__} {getattr(error, 'status_code', None)}"
@@ -68,19 +67,9 @@ def outcome_of(error: BaseException) -> str:
 
 def asked(router: Any, way: str, request: Mapping[str, Any], judge: Callable[..., Any]) -> Any:
     """Ask in one of the ways, and judge the answer or name the error."""
-    options = {**ASKED, **request}
-    if way.endswith("stream"):
-        options["stream"] = True
-
-    async def inside() -> Any:
-        answer = await router.acompletion(**options)
-        return judge([one async for one in answer] if way.endswith("stream") else answer)
-
+    loop, _, stream = way.partition(" ")
     try:
-        if way.startswith("async"):
-            return run_async(inside())
-        answer = router.completion(**options)
-        return judge([*answer] if way.endswith("stream") else answer)
+        return judge(ask_in(loop, router, **request, stream=bool(stream)))
     except Exception as error:  # noqa: BLE001 # its name is the outcome
         return outcome_of(error)
 
@@ -130,7 +119,7 @@ class Twins:
         *,
         names: tuple[str, ...] = ALONE,
         ways: tuple[str, ...] = TWO_WAYS,
-        judge: Callable[..., Any] = read,
+        judge: Callable[..., Any] = text_of,
         **options: Any,
     ) -> list[dict[str, Seen]]:
         """Return what was seen without the strategy and with it, in each way to ask."""
@@ -310,7 +299,7 @@ def test_where_nobody_else_may_be_asked_the_failure_stands(
         **OF_THE_ROUTER[lists],
     )
     providers["primary"].fail(429)
-    outcome = asked(router, "async", {"metadata": {"tags": ["paid"]}}, read)
+    outcome = asked(router, "async", {"metadata": {"tags": ["paid"]}}, text_of)
     assert outcome == ("RateLimitError 429" if lists == "no list" else "hello from spare")
     assert [attempt.target for attempt in twins.listener.record.attempts] == ["primary"]
 
@@ -546,7 +535,7 @@ def test_the_group_that_stands_in_for_an_unknown_name_is_a_chain(
     """`default_fallbacks` name the group for a model that nobody has; its primary comes first."""
     router = twins.router(PAIR, default_fallbacks=["deriver"])
     for _ in range(16):  # LiteLLM shuffles
-        asked(router, "sync", {"model": "nobody"}, read)
+        asked(router, "sync", {"model": "nobody"}, text_of)
     assert {*providers.order} == {"primary"}
 
 
@@ -655,7 +644,7 @@ def test_each_request_of_a_batch_is_a_call(
     router = twins.router(PAIR)
     answer = run_async(getattr(router, method)(**copy.deepcopy(BATCHES[method])))
     answers = answer if isinstance(answer, list) else [answer]
-    assert "hello from backup" in {read(one) for one in answers}
+    assert "hello from backup" in {text_of(one) for one in answers}
 
 
 # 8. Streams.
@@ -679,7 +668,7 @@ def streamed(chunks: list[Any]) -> Any:
     """Return what a stream said and called, and what its chunks are."""
     deltas = [one.choices[0].delta for one in chunks if one.choices]
     calls = [call.function.name for delta in deltas for call in delta.tool_calls or ()]
-    return read(chunks), calls, {type(one).__name__ for one in chunks}
+    return text_of(chunks), calls, {type(one).__name__ for one in chunks}
 
 
 @pytest.mark.parametrize("way", STREAMS)
