@@ -282,7 +282,6 @@ class RouterCall:
         return {}
 
     def _timeout_of(self, params: dict[str, Any]) -> Any:
-        """Find the timeout that LiteLLM would take for a deployment."""
         router, request = self.router, self.request
         # The Router fills in LiteLLM's own default where nobody sets a timeout.
         is_set = get_configured_request_timeout() is not None
@@ -370,7 +369,6 @@ class RouterCall:
     # Behind it.
 
     async def walk(self, error: Exception) -> Any:
-        """Ask the groups that the Router's lists name, or raise the error."""
         if not self.goes_elsewhere:
             raise error
         answer = await walk(self.router, self.endpoint, self.bucket, self.request, error)

@@ -270,8 +270,18 @@ def test_a_wildcard_group_is_a_chain(
     assert [one.model for one in listener.starts[0].chain] == ["gpt-4o", "gpt-4o"]
 
 
+async def awaited(_: Any) -> bool:
+    return True
+
+
 @pytest.mark.parametrize(
-    ("field", "value"), [("on_exhausted", "group"), ("connect_timeout", 1.0), ("config", [])]
+    ("field", "value"),
+    [
+        ("on_exhausted", "group"),
+        ("connect_timeout", 1.0),
+        ("validate", awaited),  # the sync methods cannot await it
+        ("config", []),
+    ],
 )
 def test_options_that_cannot_work_are_refused(field: str, value: Any) -> None:
     """What LiteLLM leaves no room for is named, and what is no config."""
