@@ -91,3 +91,15 @@ class PydanticAI:
 
 Framework: TypeAlias = OpenAIAgents | PydanticAI
 FRAMEWORKS: dict[str, Framework] = {"openai-agents": OpenAIAgents(), "pydantic-ai": PydanticAI()}
+
+
+def chain_of(
+    framework: Framework,
+    *places: Provider,
+    api: str = "chat",
+    name: str = "gpt-4o",
+    **options: Any,
+) -> Any:
+    """Make a chain of models that are asked at these providers."""
+    models = (framework.model(one, api=api, name=name) for one in places)
+    return framework.chain(*models, **options)

@@ -11,6 +11,7 @@ from pydantic_ai import Agent
 
 from honcho_fallback import CallRecord, FallbackConfigError, Target, TurnEnd
 from honcho_fallback_langchain import FallbackChatModel
+from tests.agents.frameworks import chain_of
 from tests.helpers import wire
 from tests.helpers.observers import Noting
 from tests.helpers.provider import Reply
@@ -55,8 +56,7 @@ async def test_a_tool_loop_begins_each_step_at_the_primary(
     calls = wire.chat_answer("", wire.chat_call("call_1", "thermometer", {"city": "Lima"}))
     primary.fail(503, times=1)
     fallback.reply(Reply(body=calls))
-    models = (framework.model(primary), framework.model(fallback))
-    chain = framework.chain(*models, reset=reset, observers=[observer])
+    chain = chain_of(framework, primary, fallback, reset=reset, observers=[observer])
     await framework.run(chain, thermometer)
     assert (len(primary.requests), len(fallback.requests)) == expected
     assert await framework.run(chain) == f"hello from {primary.name}"

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests.agents.frameworks import chain_of
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
@@ -39,8 +40,7 @@ async def test_a_thousand_runs_while_the_primary_dies_and_comes_back(
         return Reply(status=503) if is_down else answers(request)
 
     primary.standing, fallback.standing = dies_and_comes_back, answers
-    models = framework.model(primary), framework.model(fallback)
-    chain = framework.chain(*models, timeout=60, observers=[listener])
+    chain = chain_of(framework, primary, fallback, timeout=60, observers=[listener])
     questions = [f"question {number}" for number in range(RUNS)]
     # So many connections at once as this server's backlog takes; all runs are under way.
     gate = asyncio.Semaphore(100)

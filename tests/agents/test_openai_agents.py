@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import closing
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from unittest.mock import create_autospec
 
@@ -14,6 +15,7 @@ from pydantic import BaseModel
 
 from honcho_fallback import FallbackExhausted
 from honcho_fallback_openai_agents import FallbackModel, FallbackProvider
+from tests.agents import frameworks
 from tests.agents.frameworks import FRAMEWORKS, client_of
 from tests.helpers import wire
 from tests.helpers.provider import Reply
@@ -24,11 +26,8 @@ if TYPE_CHECKING:
     from tests.helpers.provider import Provider, ProviderServer, SeenRequest
 
 SDK = FRAMEWORKS["openai-agents"]
+chain_of = partial(frameworks.chain_of, SDK)
 CITY = {"city": "Lima"}
-
-
-def chain_of(*places: Provider, api: str = "chat", **options: Any) -> FallbackModel:
-    return FallbackModel(*(SDK.model(one, api=api) for one in places), **options)
 
 
 def thermometer(city: str) -> str:

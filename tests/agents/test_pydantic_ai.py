@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -46,6 +47,7 @@ from honcho_fallback import (
     FallbackExhausted,
 )
 from honcho_fallback_pydantic_ai import FallbackModel
+from tests.agents import frameworks
 from tests.agents.frameworks import FRAMEWORKS
 from tests.helpers import wire
 from tests.helpers.provider import Reply
@@ -58,16 +60,11 @@ if TYPE_CHECKING:
     from tests.helpers.provider import Provider, ProviderServer
 
 SDK = FRAMEWORKS["pydantic-ai"]
+chain_of = partial(frameworks.chain_of, SDK)
 
 
 class City(BaseModel):
     city: str
-
-
-def chain_of(
-    *places: Provider, api: str = "chat", name: str = "gpt-4o", **options: Any
-) -> FallbackModel:
-    return FallbackModel(*(SDK.model(one, api=api, name=name) for one in places), **options)
 
 
 async def output_of(agent: Agent[None, str], *, is_stream: bool) -> str:
