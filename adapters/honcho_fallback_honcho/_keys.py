@@ -39,7 +39,7 @@ def state_of(credential: Credential | None) -> str:
     """Say of a target's key whether it is set, refreshed, not needed or missing."""
     if isinstance(credential, MissingKey):
         return "missing"
-    if not isinstance(credential, ApiKey):
+    if type(credential) is not ApiKey:  # a program's own kind may give another key each time
         return "refreshed"
     return "not needed" if credential.get() == NO_KEY else "set"
 

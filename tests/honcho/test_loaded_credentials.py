@@ -117,6 +117,20 @@ def test_a_401_refreshes_once_and_the_same_target_is_asked_again(
     assert not any(secret in shown for secret in (REFRESH, "key-1", "key-2", "at-1", "at-2"))
 
 
+def test_a_kind_of_key_may_give_another_with_each_request(providers: ProviderServer) -> None:
+    """A program's own may rotate by itself."""
+
+    class Rotating(ApiKey):
+        def get(self) -> str:
+            return f"key-{len(providers.order)}"
+
+    environ = settings(providers, "nous", "anthropic")
+    model = load_chat_models(environ, credentials={"nous": Rotating("first")})["deriver"]
+    for _ in range(2):
+        model.invoke("hi")
+    assert [request.key for request in providers["nous"].requests] == ["key-0", "key-1"]
+
+
 def test_an_unreachable_portal_is_explained_where_there_was_no_key_yet(
     providers: ProviderServer, portal: Portal, state: Path
 ) -> None:
