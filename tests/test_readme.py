@@ -343,19 +343,20 @@ def test_the_page_names_what_nothing_reads(caplog: pytest.LogCaptureFixture) -> 
         assert all(name in warning for name in [wrong, *right])
 
 
-def test_the_readme_is_short() -> None:
-    """What does not fit stands on a page."""
-    assert len(PAGES["README.md"].splitlines()) < 220
+def test_the_readme_and_the_start_page_are_complete() -> None:
+    """Every extra stands on both, and nothing else does; every page is listed at the start.
 
-
-def test_the_extras_table_is_complete() -> None:
-    """Every extra stands in the README's table and on the start page, and nothing else does."""
+    The README is short: what does not fit stands on a page.
+    """
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     table = section("README.md", "Install").partition("| extra |")[2]
     listed = section("docs/index.md", "Install").partition("The extras are ")[2].partition(";")[0]
     extras = sorted(project["optional-dependencies"])
     assert sorted(first_cells(table)) == extras
     assert sorted(re.findall(r"`([\w-]+)`", listed)) == extras
+    pages = [path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md"]
+    assert [name for name in pages if f"]({name})" not in PAGES["docs/index.md"]] == []
+    assert len(PAGES["README.md"].splitlines()) < 220
 
 
 # What README says of switching and of asking again, by what the code says of the kind.
@@ -466,10 +467,3 @@ def test_links_lead_somewhere(page: str) -> None:
         assert target.exists(), link
         if anchor and target.suffix == ".md":
             assert anchor in anchors(target.read_text("utf-8")), link
-
-
-def test_the_start_page_lists_every_page() -> None:
-    """A page that the start does not name would be found by nobody."""
-    start = PAGES["docs/index.md"]
-    pages = [path.name for path in (ROOT / "docs").glob("*.md") if path.name != "index.md"]
-    assert [name for name in pages if f"]({name})" not in start] == []

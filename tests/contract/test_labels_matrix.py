@@ -23,16 +23,14 @@ from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompts import ChatPromptTemplate
 from langchain_core.runnables import ConfigurableField, RunnableParallel
 from pydantic_ai import Agent as PydanticAgent
-from pydantic_ai.models.openai import OpenAIChatModel
-from pydantic_ai.providers.openai import OpenAIProvider
 
-import honcho_fallback_openai_agents
-import honcho_fallback_pydantic_ai
 from benchmarks.report import table
 from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.providers import without_retries
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from honcho_fallback_litellm import FallbackRoutingStrategy
+from honcho_fallback_openai_agents import FallbackProvider
+from tests.agents.frameworks import FRAMEWORKS
 from tests.helpers.chat_models import gpt, with_fallbacks
 from tests.helpers.litellm_runs import THEIRS, litellm_left_clean, run_async
 from tests.helpers.provider import Reply
@@ -146,45 +144,35 @@ class Site:
 
     # The agents' frameworks.
 
-    @staticmethod
-    def labelled(model: Any) -> Target:
-        return Target("home", labels={"eu"}, client=model)
-
-    def sdk_model(self, name: str) -> Any:
-        url = self.url if name == "home" else self.away
-        client = openai.AsyncOpenAI(api_key="k", base_url=url)
-        return agents.OpenAIChatCompletionsModel(name, client)
+    def both(self, framework: str) -> tuple[Target, Any]:
+        """Make a framework's models of both, the one with the label first."""
+        make = FRAMEWORKS[framework].model
+        home = Target("home", labels={"eu"}, client=make(self.home, name="home"))
+        return home, make(self.abroad, name="abroad")
 
     def runner(self, **settings: Any) -> Any:
         """Run an agent of the Agents SDK, its settings those of the run."""
-        chain = honcho_fallback_openai_agents.FallbackModel(
-            self.labelled(self.sdk_model("home")), self.sdk_model("abroad"), **EU
-        )
+        chain = FRAMEWORKS["openai-agents"].chain(*self.both("openai-agents"), **EU)
         config = agents.RunConfig(model_settings=agents.ModelSettings(**settings))
         return run_async(agents.Runner.run(agents.Agent("a", model=chain), "x", run_config=config))
 
     def named(self, name: str) -> Any:
         """Run an agent whose run names another model, which the FallbackProvider resolves."""
-        site = self
+        home, abroad = self.both("openai-agents")
 
         class Names(agents.ModelProvider):
             def get_model(self, model_name: str | None) -> Any:
-                return site.sdk_model(model_name or "home")
+                return abroad if model_name else home.client
 
-        home = self.labelled(self.sdk_model("home"))
-        models = honcho_fallback_openai_agents.FallbackProvider(home, provider=Names(), **EU)
+        models = FallbackProvider(home, provider=Names(), **EU)
         config = agents.RunConfig(model=name, model_provider=models)
         return run_async(agents.Runner.run(agents.Agent("a"), "x", run_config=config))
 
     def pydantic(self, **settings: Any) -> Any:
         """Run an agent of Pydantic AI, its settings those of the run."""
-
-        def model(name: str, url: str) -> Any:
-            return OpenAIChatModel(name, provider=OpenAIProvider(base_url=url, api_key="k"))
-
-        home, other = model("home", self.url), model("abroad", self.away)
-        chain = honcho_fallback_pydantic_ai.FallbackModel(self.labelled(home), other, **EU)
-        return run_async(PydanticAgent(chain).run("x", model_settings=settings or None))  # type: ignore[arg-type] # any settings
+        agent = PydanticAgent(FRAMEWORKS["pydantic-ai"].chain(*self.both("pydantic-ai"), **EU))
+        given: Any = settings or None
+        return run_async(agent.run("x", model_settings=given))
 
 
 def swap(**changes: Any) -> Any:

@@ -10,8 +10,6 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-import agents
-import openai
 import pydantic_ai
 import pytest
 from agents.extensions.models.litellm_model import LitellmModel
@@ -19,15 +17,12 @@ from litellm import Router
 from openai.types.shared import Reasoning
 from pydantic_ai.models.anthropic import AnthropicModel
 from pydantic_ai.models.google import GoogleModel
-from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.google import GoogleProvider
-from pydantic_ai.providers.openai import OpenAIProvider
 
-import honcho_fallback_openai_agents
-import honcho_fallback_pydantic_ai
 from honcho_fallback import Target
 from honcho_fallback_litellm import FallbackRoutingStrategy
+from tests.agents.frameworks import FRAMEWORKS
 from tests.helpers.litellm_runs import THEIRS, litellm_left_clean
 from tests.helpers.pairwise import in_pairs
 from tests.helpers.speakers import (
@@ -44,9 +39,9 @@ from tests.helpers.speakers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from tests.helpers.provider import ProviderServer
+    from tests.helpers.provider import Provider, ProviderServer
 
 QUESTION = "Weather?"
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}}
@@ -71,12 +66,12 @@ def thinking_of(speaker: Any) -> dict[str, Any]:
 
 
 class LiteLLM:
-    async def loop(self, speakers: list[Any], urls: list[str]) -> str:
+    async def loop(self, speakers: list[Any], served: list[Provider]) -> str:
         models: list[Any] = []
-        for rank, (speaker, url) in enumerate(zip(speakers, urls, strict=True)):
+        for rank, (speaker, provider) in enumerate(zip(speakers, served, strict=True)):
             params: dict[str, Any] = {
                 "model": litellm_name(speaker),
-                "api_base": url,
+                "api_base": provider.url,
                 "api_key": f"k{rank}",
             }
             if isinstance(speaker, Claude):
@@ -116,68 +111,55 @@ def litellm_name(speaker: Any) -> str:
             return "openai/gpt-5.5"
 
 
-class OpenAIAgents:
-    """The Runner; Claude and Gemini by the SDK's model over LiteLLM."""
+class OfFramework:
+    """An agent of a framework, whose models of Claude and Gemini another function makes."""
 
-    async def loop(self, speakers: list[Any], urls: list[str]) -> str:
-        candidates = [self.model(one, url) for one, url in zip(speakers, urls, strict=True)]
-        model = honcho_fallback_openai_agents.FallbackModel(*candidates)
-        tool = agents.function_tool(look_up)
-        made = agents.Agent("a", model=model, tools=[tool])
-        config = agents.RunConfig(tracing_disabled=True)
-        result = await agents.Runner.run(made, QUESTION, run_config=config)
-        return str(result.final_output)
+    def __init__(
+        self, name: str, other: Callable[[Any, str], Any], *, streams: bool = False
+    ) -> None:
+        self.framework, self.other, self.streams = FRAMEWORKS[name], other, streams
 
-    def model(self, speaker: Any, url: str) -> Any:
-        if isinstance(speaker, Chat | Responses):
-            client = openai.AsyncOpenAI(base_url=url, api_key="k")
-            is_chat = isinstance(speaker, Chat)
-            kind = agents.OpenAIChatCompletionsModel if is_chat else agents.OpenAIResponsesModel
-            return kind("gpt-5.5", client)
-        model = LitellmModel(litellm_name(speaker), base_url=url, api_key="k")
-        if not isinstance(speaker, Claude):
-            return model
-        params: dict[str, Any] = {"max_tokens": 2048}
-        if speaker.thinking:  # only so does the SDK send thoughts back
-            params["reasoning"] = Reasoning(effort="low")
-        name = f"claude-{speaker.mode}"
-        return Target(name, "anthropic", f"{name} at {url}", client=model, params=params)
-
-
-class PydanticAI:
-    def __init__(self, *, streams: bool = False) -> None:
-        self.streams = streams
-
-    async def loop(self, speakers: list[Any], urls: list[str]) -> str:
-        candidates = [self.model(one, url) for one, url in zip(speakers, urls, strict=True)]
-        model = honcho_fallback_pydantic_ai.FallbackModel(*candidates)
-        agent = pydantic_ai.Agent(model, tools=[look_up])
+    async def loop(self, speakers: list[Any], served: list[Provider]) -> str:
+        model = self.framework.chain(*map(self.model, speakers, served))
         if not self.streams:
-            return (await agent.run(QUESTION)).output
-        async with agent.run_stream(QUESTION) as result:
-            return await result.get_output()
+            return await self.framework.run(model, look_up, question=QUESTION)
+        async with pydantic_ai.Agent(model, tools=[look_up]).run_stream(QUESTION) as result:
+            return str(await result.get_output())
 
-    def model(self, speaker: Any, url: str) -> Any:
-        match speaker:
-            case Claude():
-                settings: Any = {"max_tokens": 2048}
-                if speaker.thinking:
-                    settings["anthropic_thinking"] = speaker.thinking
-                place = AnthropicProvider(base_url=url, api_key="k")
-                return AnthropicModel(CLAUDE, provider=place, settings=settings)
-            case Gemini():
-                google = GoogleProvider(base_url=url, api_key="k")
-                return GoogleModel(GEMINI, provider=google)
-            case _:
-                kind = OpenAIResponsesModel if isinstance(speaker, Responses) else OpenAIChatModel
-                return kind("gpt-5.5", provider=OpenAIProvider(base_url=url, api_key="k"))
+    def model(self, speaker: Any, provider: Provider) -> Any:
+        if not isinstance(speaker, Chat | Responses):
+            return self.other(speaker, provider.url)
+        api = "responses" if isinstance(speaker, Responses) else "chat"
+        return self.framework.model(provider, name="gpt-5.5", api=api)
+
+
+def over_litellm(speaker: Any, url: str) -> Any:
+    """Make the Agents SDK's model over LiteLLM."""
+    model = LitellmModel(litellm_name(speaker), base_url=url, api_key="k")
+    if not isinstance(speaker, Claude):
+        return model
+    params: dict[str, Any] = {"max_tokens": 2048}
+    if speaker.thinking:  # only so does the SDK send thoughts back
+        params["reasoning"] = Reasoning(effort="low")
+    name = f"claude-{speaker.mode}"
+    return Target(name, "anthropic", f"{name} at {url}", client=model, params=params)
+
+
+def of_pydantic_ai(speaker: Any, url: str) -> Any:
+    if isinstance(speaker, Gemini):
+        return GoogleModel(GEMINI, provider=GoogleProvider(base_url=url, api_key="k"))
+    settings: Any = {"max_tokens": 2048}
+    if speaker.thinking:
+        settings["anthropic_thinking"] = speaker.thinking
+    place = AnthropicProvider(base_url=url, api_key="k")
+    return AnthropicModel(CLAUDE, provider=place, settings=settings)
 
 
 WAYS: dict[str, Any] = {
     "litellm": LiteLLM(),
-    "openai-agents": OpenAIAgents(),
-    "pydantic-ai": PydanticAI(),
-    "pydantic-ai streamed": PydanticAI(streams=True),
+    "openai-agents": OfFramework("openai-agents", over_litellm),
+    "pydantic-ai": OfFramework("pydantic-ai", of_pydantic_ai),
+    "pydantic-ai streamed": OfFramework("pydantic-ai", of_pydantic_ai, streams=True),
 }
 
 
@@ -194,7 +176,7 @@ async def test_a_tool_loop_moves_between_a_model_that_thinks_and_others(
 ) -> None:
     """Each call of the model starts on the primary and is answered, whoever called the tools."""
     speakers, served = serve_both(providers, mode, other, down, is_primary=is_primary)
-    answer = await WAYS[way].loop(speakers, [one.url for one in served])
+    answer = await WAYS[way].loop(speakers, served)
     assert answer == "It rains."
     assert [one.refused for one in served] == [[], []]
     assert [len(one.requests) for one in served] == [ROUNDS, sum(down)]
