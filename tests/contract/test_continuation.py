@@ -1,24 +1,38 @@
-"""Cut points over real tokenisations, in the chunks of real SDKs: no word is lost or doubled."""
+"""Streams of real SDKs: texts that break off and go on, and helpers that say a text twice."""
 
 from __future__ import annotations
 
+import sys
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+import anthropic
+import openai
 import pytest
 from anthropic.types import RawContentBlockDeltaEvent
 from google.genai.types import GenerateContentResponse
 from openai.types.chat import ChatCompletionChunk
 from openai.types.responses import ResponseTextDeltaEvent
 
-from honcho_fallback import FallbackConfig, FallbackPolicy, Target, read_answer
-from tests.helpers.wire import block_delta, part
+from honcho_fallback import (
+    FallbackConfig,
+    FallbackConfigError,
+    FallbackPolicy,
+    StreamInterrupted,
+    Target,
+    read_answer,
+)
+from tests.helpers.scripted import asked_by
+from tests.helpers.wire import CHAT, MESSAGES, block_delta, part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable, Iterable, Iterator
 
     from honcho_fallback import Attempt
+    from honcho_fallback.testing import Clock
 
-pytestmark = pytest.mark.timeout(120)
+# Cut points over real tokenisations, in the chunks of real SDKs: no word is lost or doubled.
+
 TEXTS = {
     "prose": (
         "Dear Ms. O'Neill,\n\nthe harbour was quiet on the 3rd; two boats came in before noon — "
@@ -34,24 +48,24 @@ TEXTS = {
 }
 
 
-def chat(text: str, finish: str | None = None) -> Any:
+def chat_chunk(text: str, finish: str | None = None) -> Any:
     return ChatCompletionChunk.model_validate(part(finish, role="assistant", content=text))
 
 
-def claude(text: str, finish: str | None = None) -> Any:
+def claude_chunk(text: str, finish: str | None = None) -> Any:
     if finish:
         return {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
     delta = block_delta({"type": "text_delta", "text": text})
     return RawContentBlockDeltaEvent.model_validate(delta)
 
 
-def gemini(text: str, finish: str | None = None) -> Any:
+def gemini_chunk(text: str, finish: str | None = None) -> Any:
     candidate = {"content": {"role": "model", "parts": [{"text": text}]}}
     end = {"finish_reason": "STOP"} if finish else {}
     return GenerateContentResponse.model_validate({"candidates": [candidate | end]})
 
 
-def responses(text: str, finish: str | None = None) -> Any:
+def responses_chunk(text: str, finish: str | None = None) -> Any:
     if finish:
         document = {"object": "response", "status": "completed", "output": []}
         return {"type": "response.completed", "response": document}
@@ -62,7 +76,7 @@ def responses(text: str, finish: str | None = None) -> Any:
     )
 
 
-def langchain(text: str, finish: str | None = None) -> Any:
+def langchain_chunk(text: str, finish: str | None = None) -> Any:
     messages = pytest.importorskip("langchain_core.messages")
     metadata = {"finish_reason": "stop"} if finish else {}
     return messages.AIMessageChunk(content=text, response_metadata=metadata)
@@ -89,10 +103,12 @@ GOES_ON: dict[str, Callable[[str, str], str]] = {
     "repeats": lambda text, partial: partial[-25:] + text.removeprefix(partial),
     "begins again": lambda text, _: text,
 }
-SHAPES = [(one, one) for one in (chat, claude, gemini, responses, langchain)]
-SHAPES += [(chat, claude), (claude, gemini), (responses, chat)]
+CHUNKS = (chat_chunk, claude_chunk, gemini_chunk, responses_chunk, langchain_chunk)
+SHAPES = [(one, one) for one in CHUNKS]
+SHAPES += [(chat_chunk, claude_chunk), (claude_chunk, gemini_chunk), (responses_chunk, chat_chunk)]
 
 
+@pytest.mark.timeout(120)
 @pytest.mark.parametrize("how", GOES_ON)
 @pytest.mark.parametrize(("shape", "others"), SHAPES)
 @pytest.mark.parametrize("name", TEXTS)
@@ -125,3 +141,135 @@ def test_no_cut_loses_or_doubles_a_word(
         # Cells that come again may be meant so: in doubt nothing is dropped.
         kept = before + goes_on(text, before.rstrip()) if name == "a table" else text
         assert whole in {text, kept}, (cut, before[-30:])
+
+
+# What the SDKs' stream helpers return: managers to enter, and events that say a text twice.
+
+MESSAGE: Any = [{"role": "user", "content": "Tell me of the harbor."}]
+TEXT = "The harbor was quiet. Two boats came in before noon. "
+
+
+def body_of(events: Iterable[str | Callable[[], None]]) -> Iterator[bytes]:
+    """Write a stream of events, of which some stand for what happens between two."""
+    for event in events:
+        if isinstance(event, str):
+            yield f"{event}\n\n".encode()
+        else:
+            event()
+
+
+def lose() -> None:
+    raise ConnectionResetError(104, "reset")
+
+
+def client_of(sdk: Any, events: Iterable[str | Callable[[], None]]) -> Any:
+    bases = [base.__module__.partition(".")[0] for base in sdk.DefaultHttpxClient.__mro__]
+    library = sys.modules["httpx2" if "httpx2" in bases else "httpx"]
+    headers = {"content-type": "text/event-stream"}
+
+    def answer(_: object) -> Any:
+        return library.Response(200, headers=headers, content=body_of(events))
+
+    client = sdk.DefaultHttpxClient(transport=library.MockTransport(answer))
+    return sdk.Client(api_key="k", max_retries=0, http_client=client)
+
+
+def chat_helper(client: Any) -> Any:
+    return client.chat.completions.stream(model="m", messages=MESSAGE)
+
+
+def responses_helper(client: Any) -> Any:
+    return client.responses.stream(model="m", input="hi")
+
+
+def messages_helper(client: Any) -> Any:
+    return client.messages.stream(model="m", max_tokens=9, messages=MESSAGE)
+
+
+def raw_response(client: Any) -> Any:
+    return client.chat.completions.with_streaming_response.create(model="m", messages=MESSAGE)
+
+
+HELPERS = [
+    *((openai, one) for one in (chat_helper, responses_helper, raw_response)),
+    (anthropic, messages_helper),
+]
+
+
+@pytest.mark.parametrize(("sdk", "helper"), HELPERS)
+@pytest.mark.parametrize("verb", ["call", "acall", "stream", "astream"])
+def test_a_manager_that_nobody_entered_is_no_answer(sdk: Any, helper: Any, verb: str) -> None:
+    """It has asked nobody: a success without a request is refused, with what to write."""
+    is_async = verb in {"acall", "astream"}
+    make = sdk.AsyncClient if is_async else sdk.Client
+    policy = FallbackPolicy([Target("m", client=make(api_key="k", max_retries=0))])
+    run = policy.start()
+    fix = "write `async with" if is_async else "write `with"
+    with pytest.raises(FallbackConfigError, match=f"a manager .* to policy.{verb}; {fix}"):
+        asked_by(verb, policy, lambda attempt: helper(attempt.target.client), run=run)
+    assert run.record.outcome == "rejected"
+
+
+def events_of(sdk: Any, text: str) -> list[Any]:
+    form = CHAT if sdk is openai else MESSAGES
+    return [*form.events(form.answer(text, "m", True), {}, None)]
+
+
+def said_by(event: Any) -> str:
+    """Read a helper's event as its users do."""
+    if event.type == "content.delta":
+        return str(event.delta)
+    return str(event.text) if event.type == "text" else ""
+
+
+STREAMS = pytest.mark.parametrize(
+    ("sdk", "helper"),
+    [(openai, chat_helper), (anthropic, messages_helper)],
+    ids=["openai", "anthropic"],
+)
+READERS = pytest.mark.parametrize("reads", [bool, said_by], ids=["all", "texts"])
+
+
+def asks(helper: Any, reads: Any) -> Any:
+    """Hand on a helper's events, or those alone that say a text."""
+
+    def ask(attempt: Attempt) -> Any:
+        with helper(attempt.target.client) as events:
+            yield from filter(reads, events)
+
+    return ask
+
+
+@STREAMS
+@READERS
+def test_a_helpers_text_that_breaks_off_goes_on(sdk: Any, helper: Any, reads: Any) -> None:
+    """What its events say twice is one text; what the next model repeats is dropped of both."""
+    cut = client_of(sdk, [*events_of(sdk, TEXT)[:7], lose])
+    whole = client_of(sdk, events_of(sdk, TEXT + "Then it rained."))
+    policy = FallbackPolicy(
+        [Target("primary", client=cut), Target("able", client=whole, prefill=True)]
+    )
+    run = policy.start()
+    events = [*policy.stream(asks(helper, reads), partial="continue", run=run)]
+    assert "".join(map(said_by, events)) == TEXT + "Then it rained."
+    assert run.record.answered_by == "able"
+    assert 10 < (run.record.attempts[0].received or 0) < len(TEXT)
+
+
+@STREAMS
+@READERS
+def test_a_helpers_stream_that_trickles_is_left(
+    sdk: Any, helper: Any, reads: Any, clock: Clock
+) -> None:
+    """min_rate counts each word once, whoever says it twice; a fast one stays."""
+    events = events_of(sdk, TEXT)
+    asked = asks(helper, reads)
+
+    def after(seconds: float) -> FallbackPolicy:
+        slow = chain.from_iterable([one, lambda: clock.advance(seconds)] for one in events)
+        return FallbackPolicy([Target("m", client=client_of(sdk, slow))], min_rate=2.0)
+
+    assert "".join(map(said_by, after(1.0).stream(asked))) == TEXT
+    with pytest.raises(StreamInterrupted, match="timeout") as caught:
+        list(after(6.0).stream(asked))
+    assert "fewer than min_rate=2" in str(caught.value.__cause__)

@@ -17,7 +17,7 @@ from tests.helpers.observers import ContentListener
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from honcho_fallback import CallRecord
     from tests.contract.ways.way import Way
@@ -130,16 +130,6 @@ def after_content(**what: bool) -> Callable[[SeenRequest], Reply]:
     return reply
 
 
-def _verbs(
-    way: Way, *, every: bool, streamed: bool | None, asynchronous: bool | None
-) -> Iterator[str]:
-    for verb in way.verbs if every else way.few:
-        is_stream = "stream" in verb or "transform" in verb
-        is_async = verb.startswith("a") or way.verbs == ("run", "stream")
-        if streamed in {None, is_stream} and asynchronous in {None, is_async}:
-            yield verb
-
-
 def rows(
     *needed: str,
     every: bool = False,
@@ -158,7 +148,9 @@ def rows(
         (way, verb)
         for way in WAYS
         if way.offers.issuperset(needed)
-        for verb in _verbs(way, every=every, streamed=streamed, asynchronous=asynchronous)
+        for verb in (way.verbs if every else way.few)
+        if streamed in {None, "stream" in verb or "transform" in verb}
+        and asynchronous in {None, verb.startswith("a") or way.verbs == ("run", "stream")}
     ]
 
 
