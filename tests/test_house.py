@@ -211,10 +211,10 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
         ("honcho_fallback/_core", "honcho_fallback/_values", "honcho_fallback/redaction.py"),
     ),
     # It loses fewer calls: pages, crashes, JSON that does not fit, accounts that are switched off.
-    "classifier": (2518, ("honcho_fallback/_classify",)),
+    "classifier": (2496, ("honcho_fallback/_classify",)),
     # A model that thinks goes on behind another's calls in three adapters more: LangChain and
     # Honcho gave less for it than it took.
-    "providers": (1160, ("honcho_fallback/providers",)),
+    "providers": (1150, ("honcho_fallback/providers",)),
     "observing": (
         1122,
         tuple(
@@ -228,7 +228,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "cli": (559, ("honcho_fallback/cli",)),
     "langchain": (3752, ("adapters/honcho_fallback_langchain",)),
     # Who writes into which metadata is told once again; LangChain gave more for it.
-    "litellm": (2402, ("adapters/honcho_fallback_litellm",)),
+    "litellm": (2384, ("adapters/honcho_fallback_litellm",)),
     "honcho": (1760, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         899,  # a registry with others' metrics is refused as a whole
