@@ -29,6 +29,7 @@ def _model(place: Place, form: str) -> Any:
         base_url=place.url,
         api_key=place.secret,
         timeout=place.timeout,
+        top_p=0.9,
         tags=[*place.labels],
     )
 

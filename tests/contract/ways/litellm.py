@@ -74,6 +74,7 @@ class OfRouter(Way):
             "model": "group",
             "messages": [{"role": "user", "content": question}],
             "stream": "stream" in verb,
+            "top_p": 0.9,
         }
         if metadata is not None:
             asked["metadata"] = metadata

@@ -109,6 +109,7 @@ async def test_one_generation_tells_the_call(cell: Cell, name: str, memory: Memo
     assert one.model == record.attempts[-1].model
     if cell.way.name in {"agent", "router"}:  # messages, as everybody writes them
         assert one.input[-1] == {"role": "user", "content": "hi"}
+        assert one.parameters["top_p"] == 0.9
     elif CONTENT in cell.way.offers:
         assert "hi" in repr(one.input)
     names = {"primary": cell.primary.name, "backup": cell.backup.name}
