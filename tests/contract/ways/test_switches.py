@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
@@ -191,6 +192,8 @@ async def test_concurrent_tasks_share_nothing(cell: Cell) -> None:
     wanted = [cell.backup if number % 2 else cell.primary for number in range(100)]
     assert said == [f"hello from {provider.name}" for provider in wanted]
     assert cell.asked == (100, 50)
+    attempts = Counter(len(record.attempts) for record in cell.listener.records)
+    assert attempts == {1: 50, 2: 50}  # each knows its own
 
 
 @one_each(asynchronous=False)
