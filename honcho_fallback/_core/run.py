@@ -99,7 +99,7 @@ class FallbackRun:
     """Drive one logical call; made by ``policy.start()``, used once, by one call.
 
     ``now`` is always the time on the clock's scale; without it the clock is asked. A step after
-    the end of the call raises RuntimeError, but for ``cancel`` and ``resume``.
+    the end of the call raises RuntimeError, but for ``cancel``, ``resume`` and ``report``.
     """
 
     __slots__ = ("_begun", "_call", "_observers", "_runtime")

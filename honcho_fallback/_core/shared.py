@@ -453,7 +453,7 @@ class RetryBudget:
             self._at(identity, now)[0] += 1
 
     def repeat(self, identity: str, now: float) -> bool:
-        """Tell whether one more repeat to a target is allowed, and count it if so."""
+        """Tell whether a target may be asked again, and count it; the time is as for ``first``."""
         with self._lock:
             current = self._at(identity, now)
             counts = [second[identity] for second in self._seen.values() if identity in second]
