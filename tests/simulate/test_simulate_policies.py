@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import replace
 from math import isclose
 from ssl import SSLCertVerificationError
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any, TypeAlias, get_args
 
 import pytest
 
@@ -326,40 +326,44 @@ def test_a_share_fails_and_the_others_are_answered(kind: str) -> None:
 
 LATE = {"after_content": True}
 SLOW = {"kind": "slow", "factor": 4}
-TIMES: list[tuple[tuple[dict[str, Any], ...], dict[str, Any], bool, list[float], str]] = [
+# What happens, under which options, when a stream has its first content (None is no stream), how
+# long each attempt takes, and how the call ends.
+Row: TypeAlias = (
+    "tuple[tuple[dict[str, Any], ...], dict[str, Any], float | None, list[float], str]"
+)
+TIMES: list[Row] = [
     # Without a timeout a silent target ends when its phase does, or when the kernel gives up.
-    ((SILENT, {"kind": "up", "starts": 50}), {"timeout": None}, False, [50.0, 2.0], "success"),
-    ((SILENT,), {"timeout": None}, False, [7200.0, 2.0], "success"),
+    ((SILENT, {"kind": "up", "starts": 50}), {"timeout": None}, None, [50.0, 2.0], "success"),
+    ((SILENT,), {"timeout": None}, None, [7200.0, 2.0], "success"),
     # A stream is bound up to its first content, which begins after a quarter of its time.
-    ((SLOW,), {"timeout": 1.1}, True, [4.0], "success"),
-    ((SLOW,), {"timeout": 0.8}, True, [0.8, 2.0], "success"),
-    ((SLOW,), {"first_token_timeout": 0.8}, True, [0.8, 2.0], "success"),
-    ((SLOW,), {"first_token_timeout": 0.8}, False, [4.0], "success"),  # it has no first token
+    ((SLOW,), {"timeout": 1.1}, 1.0, [4.0], "success"),
+    ((SLOW,), {"timeout": 0.8}, 1.3, [0.8, 2.0], "success"),
+    ((SLOW,), {"first_token_timeout": 0.8}, 1.3, [0.8, 2.0], "success"),
+    ((SLOW,), {"first_token_timeout": 0.8}, None, [4.0], "success"),
     # After content nobody else is asked; fifteen seconds of content are no silence of two.
-    ((SILENT | LATE,), {"idle_timeout": 2.0}, True, [2.25], "interrupted"),
-    ((SILENT | LATE,), {}, True, [7200.25], "interrupted"),
-    (({"kind": "slow", "factor": 20},), {"idle_timeout": 2.0}, True, [20.0], "success"),
-    ((DROPPED | LATE | {"delay": 9.0},), {"idle_timeout": 2.0}, True, [9.25], "interrupted"),
+    ((SILENT | LATE,), {"idle_timeout": 2.0}, 0.25, [2.25], "interrupted"),
+    ((SILENT | LATE,), {}, 0.25, [7200.25], "interrupted"),
+    (({"kind": "slow", "factor": 20},), {"idle_timeout": 2.0}, 5.0, [20.0], "success"),
+    ((DROPPED | LATE | {"delay": 9.0},), {"idle_timeout": 2.0}, 0.25, [9.25], "interrupted"),
     # Before content the policy switches; after it the error is the caller's.
-    ((failing(),), {}, True, [0.5, 2.0], "success"),
-    ((DROPPED,), {}, True, [0.5, 2.0], "success"),
-    ((failing(**LATE),), {}, True, [0.75], "interrupted"),
-    ((DROPPED | LATE,), {}, True, [0.75], "interrupted"),
-    ((failing(**LATE),), {}, False, [0.5, 2.0], "success"),  # not streamed: no content
-    ((DROPPED | LATE,), {}, False, [0.5, 2.0], "success"),
+    ((failing(),), {}, 1.0, [0.5, 2.0], "success"),
+    ((DROPPED,), {}, 1.0, [0.5, 2.0], "success"),
+    ((failing(**LATE),), {}, 0.25, [0.75], "interrupted"),
+    ((DROPPED | LATE,), {}, 0.25, [0.75], "interrupted"),
+    ((failing(**LATE),), {}, None, [0.5, 2.0], "success"),  # not streamed: no content
+    ((DROPPED | LATE,), {}, None, [0.5, 2.0], "success"),
 ]
 
 
-@pytest.mark.parametrize(("phases", "options", "stream", "seconds", "outcome"), TIMES)
+@pytest.mark.parametrize(("phases", "options", "first", "seconds", "outcome"), TIMES)
 def test_what_a_bad_day_costs_in_time(
-    phases: Any, options: dict[str, Any], stream: bool, seconds: list[float], outcome: str
+    phases: Any, options: dict[str, Any], first: float | None, seconds: list[float], outcome: str
 ) -> None:
     """Each limit ends what it is about and no more, and so does the end of a phase."""
-    record = only(*phases, config=FallbackConfig(**options), traffic={"stream": stream})
+    traffic = {"stream": first is not None}
+    record = only(*phases, config=FallbackConfig(**options), traffic=traffic)
     assert (took(record), record.outcome) == (seconds, outcome)
-    if stream and len(seconds) == 1:  # the primary had begun, after a quarter of its time
-        quarter = phases[0].get("factor", 1) / 4
-        assert record.time_to_first_token == pytest.approx(quarter)
+    assert record.time_to_first_token == (first and pytest.approx(first))
     if phases[0]["kind"] == "dropped":
         assert record.attempts[0].kind is FailureKind.CONNECTION
 
