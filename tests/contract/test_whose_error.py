@@ -147,6 +147,8 @@ def test_a_closed_port_is_whose_it_was(client: Any, nobody: str) -> None:
 def test_who_says_nothing_of_a_path_is_a_model(nobody: str) -> None:
     """aiohttp raises with the host alone; the path of an SDK's request is not looked at."""
     sdk = openai.OpenAI(api_key="none", base_url=f"{nobody}/odd", max_retries=0)
-    asks = [partial(by_aiohttp, "POST", nobody + path) for path in (COMPLETIONS, ISSUE)]
+    asks: list[Callable[[], object]] = [
+        partial(by_aiohttp, "POST", nobody + path) for path in (COMPLETIONS, ISSUE)
+    ]
     for ask in (*asks, sdk.models.list):
         assert classify(failure_of(ask)).kind == "connection"

@@ -14,6 +14,7 @@ import weakref
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import httpx
@@ -32,7 +33,7 @@ from tests.helpers import wire
 from tests.helpers.broken_server import WAYS
 from tests.helpers.observers import Listener
 from tests.helpers.pairwise import in_turn
-from tests.helpers.provider import ROOT, ProviderServer, Reply
+from tests.helpers.provider import ProviderServer, Reply
 from tests.helpers.strict import AnthropicRules, ChatRules
 from tests.honcho.chat_models import (
     FALLBACK,
@@ -608,7 +609,8 @@ def test_the_first_switch_imports_no_sdk(
     """A switch finds its SDK imported, and what it builds lazily built; nobody else's is."""
     providers[primary].fail(503)
     environ = json.dumps(settings(providers, primary, fallback))
-    path = f"{ROOT}:{ROOT / 'adapters'}"
+    root = Path(__file__).resolve().parents[2]
+    path = f"{root}:{root / 'adapters'}"
     process = subprocess.run(
         [sys.executable, "-c", PROBE, environ, verb],
         env={"PYTHONPATH": path},
