@@ -88,8 +88,10 @@ def load_chat_models(
 
 def _credential_of(target: Target) -> Credential | None:
     """Return what gives the key of each request; a model has a key that stays as it is itself."""
-    stays = state_of(target.credential) in _STAYS or target.client.wire == "gemini"
-    return None if stays else target.credential
+    state = state_of(target.credential)
+    # LangChain's Gemini keeps one key: another with each request is refused, none refuses there.
+    is_its_own = state in _STAYS or (state == "missing" and target.client.wire == "gemini")
+    return None if is_its_own else target.credential
 
 
 def _chat_model(target: Target) -> BaseChatModel:

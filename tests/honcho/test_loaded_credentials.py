@@ -118,7 +118,7 @@ def test_a_401_refreshes_once_and_the_same_target_is_asked_again(
 
 
 def test_a_kind_of_key_may_give_another_with_each_request(providers: ProviderServer) -> None:
-    """A program's own may rotate by itself."""
+    """A program's own may rotate by itself; Gemini's model keeps one key, and says so at once."""
 
     class Rotating(ApiKey):
         def get(self) -> str:
@@ -129,6 +129,10 @@ def test_a_kind_of_key_may_give_another_with_each_request(providers: ProviderSer
     for _ in range(2):
         model.invoke("hi")
     assert [request.key for request in providers["nous"].requests] == ["key-0", "key-1"]
+    with pytest.raises(FallbackConfigError, match="takes another key is not known"):
+        load_chat_models(
+            settings(providers, "nous", "gemini"), credentials={"gemini": Rotating("first")}
+        )
 
 
 def test_an_unreachable_portal_is_explained_where_there_was_no_key_yet(
