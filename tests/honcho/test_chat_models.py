@@ -256,6 +256,7 @@ def test_the_targets_own_timeout(providers: ProviderServer, transport: str) -> N
     if transport in {"openai", "lmstudio"}:  # LangChain ends a silent stream after 120 s
         chat: Any = model.candidates[0]
         assert chat.stream_chunk_timeout == 7
+        assert chat.root_async_client.timeout.connect == 5  # a host that is not there
 
 
 @pytest.mark.parametrize("fallback", [*WIRES, "lmstudio"])

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from honcho_fallback import CredentialError, FallbackConfig, FallbackConfigError, FallbackPolicy
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import Endpoint, load_policies
-from honcho_fallback_honcho._doctor import examine
+from honcho_fallback_honcho._doctor import examine, rehearse
 from honcho_fallback_honcho._loaders import read_settings
 from honcho_fallback_honcho._model_settings import ModelSettings
 from honcho_fallback_honcho._settings import Settings, checked
@@ -569,7 +569,7 @@ SHOWN = ("TRANSPORT", "MODEL", "API_KEY_ENV")
 def test_no_secret_is_ever_shown(
     name: str, form: str, strict: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """HON-075, HOM-076: not in a repr, a log line, an error, a traceback or what doctor says."""
+    """HON-075, HOM-076: not in a repr, a log line, an error, a traceback or what commands say."""
     environ = {f"{F}__MODEL": "openai/other", name: FORMS[form]}
     caplog.clear()
     caplog.set_level(logging.DEBUG)
@@ -581,7 +581,7 @@ def test_no_secret_is_ever_shown(
             shown += [f"{target!r} {target.client!r}" for target in policy.targets]
             shown.append(repr(policy.start()))
         with patch.dict(os.environ, environ):
-            shown += examine(None, None)[0]
+            shown += examine(None, None)[0] + rehearse("deriver", ["503"], "default", None, None)
     except FallbackConfigError:
         shown.append(traceback.format_exc())
     assert SECRET not in "\n".join([*shown, caplog.text])
