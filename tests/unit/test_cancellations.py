@@ -214,13 +214,16 @@ LEAVING = [
 
 
 @pytest.mark.parametrize("leave", LEAVING)
-@pytest.mark.parametrize("verb", ["acall", "astream"])
+@pytest.mark.parametrize("verb", ["acall", "astream", "astream, begun"])
 @pytest.mark.parametrize("within", [False, True])
 async def test_a_callers_cancellation_asks_nobody_else(
     leave: Any, verb: str, *, within: bool
 ) -> None:
-    """HON-031: whoever cancels, the call is cancelled; also within a scope of its client's own."""
-    policy, entered, asked = pair(), asyncio.Event(), list[str]()
+    """HON-031: whoever cancels, the call is cancelled; also within a scope of its client's own.
+
+    Its stream is closed, before its first chunk and after it.
+    """
+    policy, entered, asked, closed = pair(), asyncio.Event(), list[str](), list[str]()
     runs: list[FallbackRun] = []
 
     async def hang() -> None:
@@ -237,7 +240,12 @@ async def test_a_callers_cancellation_asks_nobody_else(
         return "never"
 
     async def never_any(attempt: Attempt) -> AsyncGenerator[str, None]:
-        yield await never(attempt)
+        try:
+            if verb == "astream, begun":
+                yield "hello"
+            yield await never(attempt)
+        finally:
+            closed.append(attempt.target.name)
 
     async def call() -> object:
         runs.append(policy.start())
@@ -249,6 +257,7 @@ async def test_a_callers_cancellation_asks_nobody_else(
         await leave(call, entered)
     assert runs[0].outcome == "cancelled"
     assert asked in ([P], [])
+    assert verb == "acall" or closed == asked
 
 
 async def test_a_cancellation_in_the_loop_turn_of_an_answer_is_one() -> None:
@@ -313,12 +322,17 @@ def in_a_refresh(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
     return FallbackPolicy(chain, wait=0), repeating(primary=[StatusError(401)]).aask
 
 
+def in_a_validator(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
+    return pair(validate=lambda _: hang(reached)), repeating(primary=["hello"]).aask
+
+
 @pytest.mark.parametrize(
     "place",
     [
         in_an_sdk_that_makes_an_error_of_it,
         in_a_wait,
         in_a_refresh,
+        in_a_validator,
     ],
 )
 async def test_a_cancellation_goes_out_from_wherever_the_call_is(place: Any) -> None:

@@ -66,38 +66,6 @@ def test_a_refusal_comes_out_in_our_words(driver: str) -> None:
 
 
 @pytest.mark.parametrize("driver", ["stream", "astream"])
-@pytest.mark.parametrize(
-    ("chunks", "kind"),
-    [
-        ([part(role="assistant")], "malformed_response"),
-        ([part(role="assistant"), BUSY], "overloaded"),
-    ],
-)
-def test_a_stream_that_fails_before_content_switches(
-    driver: str, chunks: list[Any], kind: str
-) -> None:
-    """None of its chunks is seen, and it is closed."""
-    script, policy = repeating(primary=[chunks], fallback=[WHOLE]), pair()
-    run = policy.start()
-    assert ask(policy, script, driver, run=run) == WHOLE
-    assert run.record.attempts[0].kind == kind
-    assert script.closed == {"primary": 1, "fallback": 1}
-
-
-@pytest.mark.parametrize("driver", ["stream", "astream"])
-def test_a_stream_cut_after_content_is_interrupted(driver: str) -> None:
-    """A stream that ends without its finish reason is half an answer, and says so."""
-    script, policy = repeating(primary=[WHOLE[:2]], fallback=[WHOLE]), pair()
-    run = policy.start()
-    with pytest.raises(StreamInterrupted) as caught:
-        ask(policy, script, driver, run=run)
-    assert caught.value.partial == tuple(WHOLE[:2])
-    assert str(caught.value.__cause__) == "the stream ended without a finish reason"
-    assert run.record.outcome == "interrupted"
-    assert script.closed == {"primary": 1}
-
-
-@pytest.mark.parametrize("driver", ["stream", "astream"])
 def test_a_server_that_never_says_its_end_keeps_its_answers(driver: str) -> None:
     """Its target has a label for that; a stream of it that holds nothing still switches."""
     cut, nothing = WHOLE[:2], WHOLE[:1]

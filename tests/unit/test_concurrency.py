@@ -67,23 +67,6 @@ def test_a_nested_call_does_not_touch_the_outer_one() -> None:
     assert [attempt.status for attempt in inner_runs[0].record.attempts] == [501, None]
 
 
-async def test_a_hanging_primary_ends_at_the_timeout() -> None:
-    """HON-051: in acall the timeout is enforced, is a timeout failure, and says who was silent."""
-
-    async def ask(attempt: Any) -> str:
-        if not attempt.is_fallback:
-            await asyncio.Event().wait()
-        return "hello"
-
-    policy = FallbackPolicy([Target("primary"), Target("fallback")], FallbackConfig(timeout=0.01))
-    run = policy.start()
-    assert await policy.acall(ask, run=run) == "hello"
-    assert run.record.attempts[0].kind == "timeout"
-    only = FallbackPolicy([Target("primary")], FallbackConfig(timeout=0.01, max_attempts=1))
-    with pytest.raises(TimeoutError, match=r"primary gave no answer within 0\.01 s"):
-        await only.acall(ask)
-
-
 class WatchedError(StatusError):
     """An error that can be seen to be freed."""
 

@@ -121,7 +121,10 @@ def test_other_endings_stay_what_they_are(clock: Clock) -> None:
 
 
 async def test_a_hanging_chain_ends_and_leaves_no_task() -> None:
-    """In a task every target is cut at its share, the call ends, and nothing runs on."""
+    """HON-051: in a task every target is cut at its share, the call ends, and nothing runs on.
+
+    Where nobody else is left the error says who was silent for how long.
+    """
     asked: list[str] = []
 
     async def ask(attempt: Attempt) -> None:
@@ -132,22 +135,36 @@ async def test_a_hanging_chain_ends_and_leaves_no_task() -> None:
         await chain(3, deadline=0.06).acall(ask)
     assert asked == ["t0", "t1", "t2"]
     assert [attempt.kind for attempt in caught.value.record.attempts] == ["timeout"] * 3
+    with pytest.raises(TimeoutError, match=r"t0 gave no answer within 0\.01 s"):
+        await chain(1, timeout=0.01, max_attempts=1).acall(ask)
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_silent_stream_switches_before_its_first_content() -> None:
-    """AN-019, hermes#22277: first_token_timeout makes a silent stream a timeout failure."""
+@pytest.mark.parametrize(
+    "limit", [{"timeout": 0.02}, {"first_token_timeout": 0.02}, {"deadline": 0.04}]
+)
+async def test_a_limit_of_time_is_for_the_first_content(limit: dict[str, float]) -> None:
+    """AN-019, hermes#22277: a silent stream is closed and left; one that has begun is not cut."""
+    closed: list[str] = []
+    gate = asyncio.Event()
 
     async def ask(attempt: Attempt) -> Any:
-        yield ""
-        if not attempt.is_fallback:
-            await asyncio.Event().wait()
-        yield "hello"
+        try:
+            yield ""
+            if not attempt.is_fallback:
+                await asyncio.Event().wait()
+            yield "hello"
+            asyncio.get_running_loop().call_later(0.08, gate.set)
+            await gate.wait()
+            yield " you"
+        finally:
+            closed.append(attempt.target.name)
 
-    policy = chain(2, first_token_timeout=0.01)
+    policy = chain(2, **limit)
     run = policy.start()
-    assert [chunk async for chunk in policy.astream(ask, run=run)] == ["", "hello"]
+    assert [chunk async for chunk in policy.astream(ask, run=run)] == ["", "hello", " you"]
     assert run.record.attempts[0].kind == "timeout"
+    assert closed == ["t0", "t1"]
 
 
 THOUGHT = {"index": 0, "delta": {"reasoning_content": "hm"}, "finish_reason": None}
@@ -228,8 +245,8 @@ def test_a_sync_stream_hands_the_limit_to_ask(options: dict[str, Any], handed: f
     assert script.requests[0].attempt.timeout == handed
 
 
-async def test_a_deadline_bounds_a_stream_up_to_its_first_content() -> None:
-    """A stream that never speaks ends with the deadline; one that speaks is not cut by it."""
+async def test_a_stream_that_never_speaks_ends_with_the_deadline() -> None:
+    """No fallback speaks either: the call is over, with the error that says so."""
 
     async def silent(_: Attempt) -> Any:
         await asyncio.Event().wait()
@@ -238,14 +255,3 @@ async def test_a_deadline_bounds_a_stream_up_to_its_first_content() -> None:
     with pytest.raises(DeadlineExceeded):
         async for _ in chain(2, deadline=0.04).astream(silent):
             pass
-    gate = asyncio.Event()
-
-    async def slow(_: Attempt) -> Any:
-        yield "hel"
-        await gate.wait()
-        yield "lo"
-
-    chunks = chain(2, deadline=0.04).astream(slow)
-    assert await anext(chunks) == "hel"
-    asyncio.get_running_loop().call_later(0.08, gate.set)
-    assert [chunk async for chunk in chunks] == ["lo"]

@@ -91,24 +91,6 @@ def test_a_validator_that_never_says_anything_costs_no_call(
     assert (first.kind, first.error) == (FailureKind.MALFORMED_RESPONSE, error)
 
 
-async def test_a_call_that_is_cancelled_while_it_is_validated_is_cancelled() -> None:
-    """Its caller gave up: nobody else is asked."""
-    begun = asyncio.Event()
-
-    async def judge(answer: object) -> bool:
-        begun.set()
-        return await never(answer)
-
-    policy, script = pair(validate=judge), repeating(primary=["hello"])
-    run = policy.start()
-    task = asyncio.create_task(policy.acall(script.aask, run=run))
-    await begun.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert (run.outcome, script.asked) == ("cancelled", ["primary"])
-
-
 def breaks(*_: Any) -> Failure:
     raise ZeroDivisionError
 

@@ -9,8 +9,8 @@ import pytest
 from honcho_fallback import FallbackExhausted
 from honcho_fallback.testing import StatusError
 from tests.helpers.answers import as_object
-from tests.helpers.scripted import DRIVERS, ask, pair, repeating
-from tests.helpers.wire import chat_answer, part
+from tests.helpers.scripted import DRIVERS, pair, repeating
+from tests.helpers.wire import chat_answer
 
 if TYPE_CHECKING:
     from honcho_fallback.testing import Clock
@@ -85,17 +85,3 @@ def test_an_answer_that_is_looked_at_has_its_usage_and_its_time(clock: Clock) ->
     plain = pair().start()
     plain.accept("hello", now=start + 5)
     assert plain.record.seconds == 5
-
-
-@pytest.mark.parametrize("driver", ["stream", "astream"])
-def test_a_first_chunk_without_content_leaves_the_switch_open(driver: str) -> None:
-    """An SDK's role-only chunk is an object and yet no content: the next model can be asked."""
-    policy = pair()
-    usage = {"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6}
-    begun, end = part(role="assistant"), {**part("stop"), "usage": usage}
-    whole = [begun, part(content="hello"), end]
-    script = repeating(primary=[[begun, DOWN]], fallback=[whole])
-    run = policy.start()
-    assert ask(policy, script, driver, run=run) == whole
-    assert script.asked == ["primary", "fallback"]
-    assert run.record.usage == {"input_tokens": 4, "output_tokens": 2, "total_tokens": 6}
