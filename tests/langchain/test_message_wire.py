@@ -1,4 +1,4 @@
-"""Histories on the wire: a tool loop answered by several providers, and whose an answer is.
+"""Histories on the wire: whose an answer is; loops of tools stand in test_thinking.py.
 
 Each provider here refuses what the real one refuses (`tests.helpers.strict`), so a history that it
 would answer with a 400 fails the test.
@@ -6,21 +6,15 @@ would answer with a 400 fails the test.
 
 from __future__ import annotations
 
-import json
-from copy import deepcopy
 from typing import TYPE_CHECKING, Any
 
-import pytest
 from langchain_anthropic import ChatAnthropic
 from langchain_core.messages import (
     AIMessage,
     BaseMessage,
     HumanMessage,
-    SystemMessage,
-    ToolMessage,
 )
 from langchain_core.messages.tool import tool_call
-from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 
 from honcho_fallback import Target
@@ -28,228 +22,20 @@ from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel
 from honcho_fallback_langchain._message_history import Reader, for_provider
 from tests.helpers.chat_models import NOWHERE, ScriptedChat, claude, gpt
-from tests.helpers.histories import sent_to
 from tests.helpers.provider import Reply
-from tests.helpers.strict import AnthropicRules, ChatRules, ResponsesRules
+from tests.helpers.strict import AnthropicRules, ResponsesRules
 from tests.helpers.wire import (
-    chat_answer,
-    chat_call,
     message_answer,
-    response_call,
     response_text,
     responses_answer,
     text_block,
-    tool_use,
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from langchain_core.language_models import LangSmithParams
 
     from tests.helpers.provider import ProviderServer
-    from tests.helpers.strict import Rules
     from tests.helpers.wire import Json
-
-
-LONG_ID = "toolu_" + "x" * 60  # as some gateways make them
-
-
-@tool
-def weather(city: str) -> str:
-    """Tell the weather."""
-    return f"rain in {city}"
-
-
-# What each provider says in a tool loop, with everything that only it can read: a first call, a
-# second call, an answer.
-
-
-def anthropic_says(tag: str) -> list[Json]:
-    thinking = {"type": "thinking", "thinking": "Let me see.", "signature": f"signed-{tag}"}
-    redacted = {"type": "redacted_thinking", "data": f"hidden-{tag}"}
-    search = {
-        "type": "server_tool_use",
-        "id": f"srvtoolu_{tag}",
-        "name": "web_search",
-        "input": {},
-    }
-    hit = {"type": "web_search_result", "url": "u", "title": "t", "encrypted_content": "e"}
-    found = {
-        "type": "web_search_tool_result",
-        "tool_use_id": f"srvtoolu_{tag}",
-        "content": [hit],
-    }
-    cited = {"type": "text", "text": "It rains.", "citations": None}
-
-    def call(name: str, city: str) -> Json:
-        return tool_use(name, "weather", {"city": city})
-
-    return [
-        message_answer(thinking, redacted, search, found, call(f"{LONG_ID}{tag}", "Oslo")),
-        message_answer(
-            thinking,
-            text_block("Two more."),
-            call(f"toolu_{tag}_1", "Rome"),
-            call(f"toolu_{tag}_2", "Bern"),
-        ),
-        message_answer(thinking, redacted, cited),
-    ]
-
-
-def chat_says(tag: str) -> list[Json]:
-    return [
-        chat_answer(None, chat_call(f"call_{tag}_1", "weather", {"city": "Oslo"})),
-        chat_answer(
-            "Two more.",
-            chat_call(f"functions.weather:{tag}", "weather", {"city": "Rome"}),
-            chat_call(f"call_{tag}_3", "weather", {"city": "Bern"}),
-        ),
-        chat_answer("It rains."),
-    ]
-
-
-def responses_says(tag: str) -> list[Json]:
-    def reasoning(at: int) -> Json:
-        return {
-            "type": "reasoning",
-            "id": f"rs_{tag}_{at}",
-            "summary": [{"type": "summary_text", "text": "Let me see."}],
-            "encrypted_content": f"hidden-{tag}-{at}",
-        }
-
-    def call(at: int, city: str) -> Json:
-        item, call_id = f"fc_{tag}_{at}", f"call_{tag}_{at}"
-        return response_call(item, call_id, "weather", {"city": city}, status="completed")
-
-    search = {
-        "type": "web_search_call",
-        "id": f"ws_{tag}",
-        "status": "completed",
-        "action": {"type": "search", "query": "q"},
-    }
-    cited = {
-        "type": "url_citation",
-        "url": "u",
-        "title": "t",
-        "start_index": 0,
-        "end_index": 2,
-    }
-
-    def said(at: int, text: str) -> Json:
-        return response_text(text, f"msg_{tag}_{at}", annotations=[cited], logprobs=[])
-
-    return [
-        responses_answer(reasoning(1), search, call(1, "Oslo")),
-        responses_answer(reasoning(2), said(2, "Two more."), call(2, "Rome"), call(3, "Bern")),
-        responses_answer(reasoning(3), said(3, "It rains.")),
-    ]
-
-
-PARTIES: dict[str, tuple[type[Rules], Callable[[str], list[Json]], Callable[..., Any]]] = {
-    "anthropic": (AnthropicRules, anthropic_says, claude),
-    "chat": (ChatRules, chat_says, gpt),
-    "responses": (ResponsesRules, responses_says, gpt),
-}
-
-
-class Party:
-    """A strict provider and the model that asks it."""
-
-    def __init__(self, providers: ProviderServer, kind: str, version: str | None) -> None:
-        rules, says, make = PARTIES[kind]
-        self.provider = providers.new(kind, rules=rules())
-        self.provider.reply(*(Reply(body=answer) for answer in says(kind[0])))
-        own: dict[str, Json] = {
-            "anthropic": {"max_tokens": 9},
-            "responses": {"use_responses_api": True},
-        }
-        self.model: Any = make(
-            base_url=self.provider.url,
-            max_retries=0,
-            output_version=version,
-            **own.get(kind, {}),
-        )
-        self.bound = self.model.bind_tools([weather])
-
-    def sent(self, history: list[BaseMessage]) -> list[BaseMessage]:
-        """Return what a candidate of a fallback would be sent."""
-        provider = FallbackChatModel(self.bound).policy.targets[0].provider
-        assert provider is not None
-        return sent_to(provider, history)
-
-    def ask(self, history: list[BaseMessage], *, streamed: bool = False) -> AIMessage:
-        """Ask for the next message."""
-        sent = self.sent(history)
-        said: AIMessage
-        if streamed:
-            first, *rest = self.bound.stream(sent)
-            said = sum(rest, start=first)
-        else:
-            said = self.bound.invoke(sent)
-        return said
-
-
-def marked(text: str) -> list[str | Json]:
-    """Return content that ChatAnthropic's users mark for its cache."""
-    return [{"type": "text", "text": text, "cache_control": {"type": "ephemeral"}}]
-
-
-QUESTION = [SystemMessage(marked("Be brief.")), HumanMessage(marked("Weather?"))]
-
-
-def results(message: AIMessage, *, plain: bool = False) -> list[ToolMessage]:
-    """Run the tools."""
-    told = {call["id"] or "": weather.invoke(call["args"]) for call in message.tool_calls}
-    return [
-        ToolMessage(text if plain else marked(text), tool_call_id=name)
-        for name, text in told.items()
-    ]
-
-
-PAIRS = [
-    ("chat", "anthropic"),
-    ("anthropic", "chat"),
-    ("responses", "anthropic"),
-    ("anthropic", "responses"),
-]
-
-
-@pytest.mark.parametrize("version", [None, "v1"], ids=["native", "v1"])
-@pytest.mark.parametrize("pair", PAIRS, ids="-".join)
-def test_a_tool_loop_goes_on_at_another_provider(
-    providers: ProviderServer, pair: tuple[str, str], version: str | None
-) -> None:
-    """Round by round, and into the next turn, each reads what the other wrote."""
-    first, second = (Party(providers, kind, version) for kind in pair)
-    history: list[BaseMessage] = [*QUESTION]
-    for party in (first, second) * 3:
-        before = deepcopy(history)
-        said = party.ask(history)
-        assert history == before
-        history += [said, *results(said)]
-        if not said.tool_calls:
-            assert said.text == "It rains."
-            history.append(HumanMessage("And now?"))
-
-    assert (first.provider.refused, second.provider.refused) == ([], [])
-    assert [len(party.provider.requests) for party in (first, second)] == [3, 3]
-
-
-@pytest.mark.parametrize("kind", ["anthropic", "chat", "responses"])
-def test_a_provider_reads_its_own_messages_untouched(providers: ProviderServer, kind: str) -> None:
-    """What it wrote comes back to it whole: thinking, reasoning, searches."""
-    party = Party(providers, kind, None)
-    question = HumanMessage("Weather?")
-    history: list[BaseMessage] = [question]
-    for _ in range(3):
-        assert party.sent(history) is history
-        said = party.ask(history)
-        history += [said, *results(said, plain=True)]
-    assert party.provider.refused == []
-    told = json.dumps(party.provider.bodies[-1])
-    for word in {"anthropic": ["signed-a"], "responses": ["hidden-r-2", "rs_r_1"]}.get(kind, []):
-        assert word in told
 
 
 # --- two accounts of one API

@@ -44,16 +44,17 @@ pytestmark = [
 ]
 
 
-def model_of(speaker: Any, url: str) -> Any:
+def model_of(speaker: Any, url: str, version: str | None = None) -> Any:
     """Return LangChain's model of a speaker."""
+    given: Any = {"base_url": url, "output_version": version}
     match speaker:
         case Claude():
             name = f"claude-{speaker.mode}"
-            return claude(base_url=url, max_tokens=2048, model=name, thinking=speaker.thinking)
+            return claude(max_tokens=2048, model=name, thinking=speaker.thinking, **given)
         case Gemini():
-            return gemini(base_url=url, model="gemini-3-pro", max_retries=1)
+            return gemini(model="gemini-3-pro", max_retries=1, **given)
         case _:
-            return gpt(base_url=url, use_responses_api=isinstance(speaker, Responses))
+            return gpt(use_responses_api=isinstance(speaker, Responses), **given)
 
 
 def looping(way: str, primary: Any, backup: Any) -> Any:
@@ -68,6 +69,7 @@ def looping(way: str, primary: Any, backup: Any) -> Any:
     other=[*OTHERS],
     is_primary=[True, False],
     down=OUTAGES,
+    version=[None, "v1"],
     way=["middleware", "model"],
     verb=["invoke", "ainvoke"],
 )
@@ -77,12 +79,17 @@ async def test_a_tool_loop_moves_between_a_model_that_thinks_and_others(
     other: str,
     is_primary: bool,
     down: tuple[int, ...],
+    version: str | None,
     way: str,
     verb: str,
 ) -> None:
-    """Each call of the model starts on the primary and is answered, whoever called the tools."""
+    """Each call of the model starts on the primary and is answered, whoever called the tools.
+
+    Also where their messages are in LangChain's standard form.
+    """
     speakers, served = serve_both(providers, mode, other, down, is_primary=is_primary)
-    models = [model_of(one, at.url) for one, at in zip(speakers, served, strict=True)]
+    pairs = zip(speakers, served, strict=True)
+    models = [model_of(one, at.url, version) for one, at in pairs]
     answered = await run(verb, looping(way, *models))
     assert last(answered).text == "It rains."
     assert [one.refused for one in served] == [[], []]
