@@ -217,21 +217,6 @@ def test_a_mistake_of_one_team_is_not_the_others(
     assert len(errors_in(caplog)) == 2
 
 
-@pytest.mark.parametrize("alias", ["gpt", {"model": "gpt", "hidden": True}])
-def test_an_alias_is_the_chain_that_it_stands_for(
-    alias: Any, bench: Any, providers: ProviderServer, ask: Any
-) -> None:
-    """Hidden or not, and whatever group there is of its own name."""
-    models = [
-        *bench.chain("primary", "backup", group="gpt"),
-        bench.deployment("unreachable", 0, group="fast"),
-    ]
-    router, _ = bench.managed(models=models, model_group_alias={"fast": alias})
-    providers["primary"].fail(500)
-    ask(router, "completion", model="fast", messages=MESSAGES)
-    assert providers.order == ["primary", "backup"]
-
-
 def test_a_spoilt_group_is_logged_once_whatever_it_is_called(
     bench: Any, caplog: pytest.LogCaptureFixture
 ) -> None:

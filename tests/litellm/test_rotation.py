@@ -98,19 +98,6 @@ def test_pre_call_checks_narrow_the_chain(bench: Any, providers: ProviderServer,
     assert providers.order == ["large"]
 
 
-@pytest.mark.parametrize("check", ["session_affinity", "deployment_affinity"])
-def test_a_pinned_conversation_has_its_chain(
-    check: str, bench: Any, providers: ProviderServer, run: Any, say: Any
-) -> None:
-    """(7) LiteLLM names only whom it has pinned: the others stand behind it all the same."""
-    router, _ = bench.managed(optional_pre_call_checks=[check], disable_cooldowns=True)
-    metadata = {"session_id": "s", "user_api_key_hash": "u"}
-    run(router.acompletion(**ASKED, metadata={**metadata}))
-    providers["primary"].fail(500)
-    assert say(router, metadata={**metadata}) == "hello from backup"
-    assert providers.order == ["primary", "primary", "backup"]
-
-
 def test_a_pin_does_not_change_the_order(
     bench: Any, providers: ProviderServer, ask: Any, run: Any
 ) -> None:
@@ -131,11 +118,17 @@ def test_a_pin_does_not_change_the_order(
     assert providers.order == ["third", "first", "second", "third", "second", "third"]
 
 
-def test_whoever_stands_behind_two_pins_is_asked_in_its_turn(
-    bench: Any, providers: ProviderServer, run: Any, say: Any
+@pytest.mark.parametrize(
+    "checks",
+    [["session_affinity"], ["deployment_affinity"], ["session_affinity", "deployment_affinity"]],
+)
+def test_whoever_stands_behind_pins_is_asked_in_its_turn(
+    checks: list[str], bench: Any, providers: ProviderServer, run: Any, say: Any
 ) -> None:
-    """(7) A session and a key may be pinned to different deployments: the third is there."""
-    checks = ["session_affinity", "deployment_affinity"]
+    """(7) LiteLLM names only whom it has pinned: the others stand behind it all the same.
+
+    A session and a key may be pinned to different deployments: the third is there.
+    """
     router, _ = bench.managed(
         models=bench.chain("first", "second", "third"),
         optional_pre_call_checks=checks,
@@ -143,12 +136,14 @@ def test_whoever_stands_behind_two_pins_is_asked_in_its_turn(
     )
     key, session = {"user_api_key_hash": "u"}, {"session_id": "s"}
     # The first pin of a key stays when one of its sessions is pinned elsewhere.
-    for name, metadata in (("second", key), ("first", key | session)):
+    pins = [("second", key), ("first", key | session)][-len(checks) :]
+    for name, metadata in pins:
         run(router.acompletion(model=name, messages=MESSAGES, metadata={**metadata}))
         providers[name].fail(500)
 
-    assert say(router, metadata=key | session) == "hello from third"
-    assert providers.order == ["second", "first", "first", "second", "third"]
+    order = ["first", "second", "third"][: len(pins) + 1]
+    assert say(router, metadata=key | session) == f"hello from {order[-1]}"
+    assert providers.order == [*(name for name, _ in pins), *order]
 
 
 def test_to_look_behind_a_pin_takes_nothing_from_the_request(

@@ -485,6 +485,10 @@ NAMES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
         {"model_group_alias": {"nick": "deriver"}, "fallbacks": [{"nick": ["spares"]}]},
         {"model": "nick"},
     ),
+    "alias with a group of its own name": (
+        {"model_group_alias": {"spares": "deriver"}},
+        {"model": "spares"},
+    ),
     "fallbacks to an alias": (
         {"model_group_alias": {"nick": "spares"}, "fallbacks": [{"deriver": ["nick"]}]},
         {},

@@ -44,34 +44,27 @@ def test_an_error_under_a_200_that_litellm_trips_over_is_the_providers(
     assert listener.kinds[0] in {"overloaded", "server_error", "malformed_response"}
 
 
-def test_a_wrong_request_surfaces_after_one_request(
-    bench: Any, providers: ProviderServer, ask: Any
-) -> None:
-    """(2) The error comes out in LiteLLM's own class, annotated, and carries the record."""
-    providers["primary"].fail(400, error="invalid_request_error")
-    router, listener = bench.managed()
-    with pytest.raises(litellm.BadRequestError) as caught:
-        ask(router)
-    assert vars(caught.value)["record"] == listener.record
-    assert any("primary invalid_request" in note for note in caught.value.__notes__)
-
-
 def test_a_retry_policy_has_no_say(
     bench: Any, providers: ProviderServer, ask: Any, say: Any
 ) -> None:
-    """Nor has `max_retries`: LiteLLM's retry_policy would skip the classifier."""
+    """Nor has `max_retries`: LiteLLM's retry_policy would skip the classifier.
+
+    (2) A wrong request surfaces in LiteLLM's own class, annotated, and carries the record.
+    """
     policy = litellm.RetryPolicy(
         DefaultRetries=4, InternalServerErrorRetries=0, BadRequestErrorRetries=4
     )
     models = bench.chain("primary", "backup", max_retries=4)
     policies = {"retry_policy": policy, "model_group_retry_policy": {"deriver": policy}}
-    router, _ = bench.managed(models=models, **policies)
+    router, listener = bench.managed(models=models, **policies)
     providers["primary"].fail(500, times=1)
     assert say(router) == "hello from backup"
     providers["primary"].fail(400, times=1)
-    with pytest.raises(litellm.BadRequestError):
+    with pytest.raises(litellm.BadRequestError) as caught:
         ask(router)
     assert providers.order == ["primary", "backup", "primary"]
+    assert vars(caught.value)["record"] == listener.records[-1]
+    assert any("primary invalid_request" in note for note in caught.value.__notes__)
 
 
 def test_the_answer_carries_the_record(bench: Any, providers: ProviderServer, ask: Any) -> None:
@@ -88,6 +81,30 @@ def test_the_answer_carries_the_record(bench: Any, providers: ProviderServer, as
     assert headers["x-honcho-fallback-attempts"] == "2"
     assert headers["x-honcho-fallback-reason"] == "rate_limit"
     assert headers["x-litellm-attempted-retries"] == 1
+
+
+@pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
+def test_langchains_wrapper_of_a_router_switches(
+    way: str, bench: Any, providers: ProviderServer, run: Any
+) -> None:
+    """Through ChatLiteLLMRouter, in its four ways: one request at the primary."""
+    langchain = pytest.importorskip("langchain_litellm")
+    providers["primary"].fail(500)
+    router, listener = bench.managed()
+    model = langchain.ChatLiteLLMRouter(router=router, model_name="deriver", model="deriver")
+
+    async def inside() -> list[Any]:
+        if way == "ainvoke":
+            return [await model.ainvoke("hello")]
+        return [chunk async for chunk in model.astream("hello")]
+
+    if way.startswith("a"):
+        said = run(inside())
+    else:
+        said = [model.invoke("hello")] if way == "invoke" else model.stream("hello")
+    assert "".join(one.text for one in said) == "hello from backup"
+    assert providers.order == ["primary", "backup"]
+    assert listener.record.answered_by == "backup"
 
 
 @pytest.mark.parametrize("stream", [False, True])
@@ -126,12 +143,25 @@ def test_nothing_internal_reaches_a_provider(
 
 @pytest.mark.parametrize(
     ("place", "seconds"),
-    {"none": 180, "request": 2, "deployment": 3, "tier": 240, "router": 4, "process": 300}.items(),
+    {
+        "none": 180,
+        "request": 2,
+        "deployment": 3,
+        "tier": 240,
+        "router": 4,
+        "process": 300,
+        "stream": 180,
+    }.items(),
 )
 def test_a_timeout_of_litellms_is_kept(
     place: str, seconds: float, bench: Any, run: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever set a timeout for LiteLLM meant it, wherever it stands."""
+    """Whoever set a timeout for LiteLLM meant it, wherever it stands.
+
+    In a task LiteLLM is not handed the time to the first token: it would cut a stream that pauses.
+    """
+    streams = place == "stream"
+    config = FallbackConfig(first_token_timeout=5.0, deadline=9.0) if streams else None
     models = bench.chain("primary", "backup")
     for one in models:
         if place == "tier":
@@ -140,17 +170,18 @@ def test_a_timeout_of_litellms_is_kept(
             one["litellm_params"]["timeout"] = seconds
     if place == "process":
         monkeypatch.setattr(litellm, "request_timeout", seconds)
-    router, _ = bench.managed(models=models, **({"timeout": seconds} if place == "router" else {}))
+    options = {"timeout": seconds} if place == "router" else {}
+    router, _ = bench.managed(config, models=models, **options)
     told = {"timeout": seconds} if place == "request" else {}
     asked: list[float] = []
 
     async def noted(**request: Any) -> Any:
-        asked.append(request["timeout"])
+        asked.append(request["stream_timeout" if streams else "timeout"])
         raise ConnectionError
 
     monkeypatch.setattr(litellm, "acompletion", noted)
     with pytest.raises(ConnectionError):
-        run(router.acompletion(**ASKED, service_tier="flex", **told))
+        run(router.acompletion(**ASKED, service_tier="flex", stream=streams, **told))
     assert asked == [seconds, seconds]
 
 
