@@ -106,8 +106,7 @@ def text_of(error: BaseException) -> str:
     """Return an exception's text, with a subprocess's standard error."""
     try:
         text = str(error)
-        if isinstance(error, subprocess.CalledProcessError) and error.stderr:
-            stderr = error.stderr
+        if isinstance(error, subprocess.CalledProcessError) and (stderr := error.stderr):
             text += "\n" + (
                 stderr.decode("utf-8", "replace") if isinstance(stderr, bytes) else stderr
             )

@@ -80,8 +80,8 @@ def halt(
     reason: str, tools: Sequence[str], times: int = 1, failure: ToolFailure | None = None
 ) -> ToolLoopVerdict:
     """End the run, and tell the person why."""
-    advice = _advice(failure) if failure else ""
-    facts = {"tools": _shown(tools), "times": times, "kind": _kind(failure), "failure": advice}
+    kind, advice = _advice(failure) if failure else ("", "")
+    facts = {"tools": _shown(tools), "times": times, "kind": kind, "failure": advice}
     message = _HALTS[reason].format(**facts)
     return ToolLoopVerdict("halt", message, reason, failure, _names(tools))
 
@@ -95,19 +95,16 @@ def nudge(
     return ToolLoopVerdict("nudge", message, reason, failure, _names(tools))
 
 
-def _advice(failure: ToolFailure) -> str:
+def _advice(failure: ToolFailure) -> tuple[str, str]:
+    """Say what kind of failure it is, and what the person can do about it."""
+    is_unknown = failure.kind is ToolFailureKind.UNKNOWN
+    kind = "unknown failure" if is_unknown else failure.kind.value.replace("_", " ")
     # "It is tried again" is true of one failure, not of a run that was stopped.
     if failure.recoverable:
-        return f"{failure.cause} Ask again later, or look into what the tool needs."
+        return kind, f"{failure.cause} Ask again later, or look into what the tool needs."
     needs_person = failure.category is ToolFailureCategory.NEEDS_USER_CONFIRMATION
     request = "I need your help: " if needs_person else ""
-    return f"{failure.cause} {request}{failure.next_action}"
-
-
-def _kind(failure: ToolFailure | None) -> str:
-    if failure is None or failure.kind is ToolFailureKind.UNKNOWN:
-        return "unknown failure"
-    return failure.kind.value.replace("_", " ")
+    return kind, f"{failure.cause} {request}{failure.next_action}"
 
 
 def _names(tools: Sequence[str]) -> str:

@@ -20,14 +20,8 @@ if TYPE_CHECKING:
 
 _DIGEST = 16  # hexadecimal digits
 _SHOWN = 8  # lines
-
-
-def _class_name(value: object) -> str:
-    # A repr may hold an address, which differs from call to call.
-    return type(value).__name__
-
-
-_JSON = json.JSONEncoder(sort_keys=True, default=_class_name)
+# A repr may hold an address, which differs from call to call.
+_JSON = json.JSONEncoder(sort_keys=True, default=lambda value: type(value).__name__)
 
 
 class ToolOutcome(NamedTuple):
