@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from honcho_fallback import ApiKey, CredentialError, FallbackConfigError
 from honcho_fallback_honcho._notices import Effect, Notice
-from honcho_fallback_honcho._slots import TRANSPORTS, host_of, is_loopback, key_name, same_origin
+from honcho_fallback_honcho._slots import TRANSPORTS, host_of, is_loopback, key_name, origin_of
 
 if TYPE_CHECKING:
     from honcho_fallback import Credential
@@ -60,7 +60,8 @@ def find_key(
         return None, ApiKey(NO_KEY)
     if own_key is not None:
         return base_url, api_key(own_key, env)
-    is_home = _is_host_of(base_url, transport, defaults)
+    homes = filter(None, (home.base_url, defaults.url(transport)))
+    is_home = origin_of(base_url) in map(origin_of, homes)
     default, credential = defaults.key(transport), defaults.credential(transport)
     if is_home and credential is not None:
         return base_url, credential
@@ -111,8 +112,3 @@ def _own_key(
         name = f"{env}__OVERRIDES__API_KEY_ENV"
         notices.append(Notice(name, problem, fix))
     return None if settings.api_key is None else settings.api_key.get_secret_value()
-
-
-def _is_host_of(base_url: str, transport: str, defaults: Settings) -> bool:
-    hosts = (TRANSPORTS[transport].base_url, defaults.url(transport))
-    return any(host is not None and same_origin(base_url, host) for host in hosts)

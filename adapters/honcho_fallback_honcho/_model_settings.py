@@ -128,7 +128,6 @@ class Level(Section):
 # The attributes of Honcho's ModelConfig, of its fallback and of ConfiguredModelSettings alike.
 _ABOUT_THE_TARGET = {"transport", "model", "overrides", "api_key", "base_url", "fallback"}
 PARAMETERS = tuple(name for name in ModelSettings.model_fields if name not in _ABOUT_THE_TARGET)
-_CACHE = ("mode", "ttl_seconds", "key_version")
 
 
 def read_parameters(settings: Any) -> dict[str, Any]:
@@ -136,6 +135,6 @@ def read_parameters(settings: Any) -> dict[str, Any]:
     values = {name: getattr(settings, name, None) for name in PARAMETERS}
     policy = values["cache_policy"]
     if policy is not None:
-        kept = {name: getattr(policy, name, None) for name in _CACHE}
+        kept = {name: getattr(policy, name, None) for name in CachePolicy.model_fields}
         values["cache_policy"] = None if policy.mode == "none" else kept
     return {name: value for name, value in values.items() if value is not None}

@@ -75,8 +75,7 @@ class Settings(BaseSettings):
             @classmethod
             def settings_customise_sources(cls, settings_cls: Any, **_: Any) -> Any:  # type: ignore[override] # pyright: ignore[reportIncompatibleMethodOverride] # called by name
                 variables = EnvSettingsSource(settings_cls)
-                given = {name.lower(): value for name, value in environ.items() if value}
-                variables.env_vars = given
+                variables.env_vars = {name.lower(): one for name, one in environ.items() if one}
                 table = {name: value for name, value in file.items() if value != ""}
                 return variables, InitSettingsSource(settings_cls, table)
 

@@ -108,17 +108,13 @@ def is_address(base_url: str) -> bool:
     return parts.scheme in {"http", "https"} and has_host and "@" not in parts.netloc
 
 
-def same_origin(one: str, other: str) -> bool:
-    """Tell whether two addresses lead to the same server: scheme, host and port."""
-    return _origin(one) == _origin(other)
-
-
 def is_loopback(base_url: str) -> bool:
     host = urlsplit(base_url).hostname or ""
     return host in {"localhost", "::1"} or host.startswith("127.")
 
 
-def _origin(base_url: str) -> tuple[str, str | None, int | None]:
+def origin_of(base_url: str) -> tuple[str, str | None, int | None]:
+    """Return what is the same of addresses that lead to the same server."""
     parts = urlsplit(base_url)
     default = {"https": 443, "http": 80}.get(parts.scheme)
     return parts.scheme, parts.hostname, parts.port or default
