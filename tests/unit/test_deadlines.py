@@ -141,7 +141,7 @@ async def test_a_hanging_chain_ends_and_leaves_no_task() -> None:
 
 
 @pytest.mark.parametrize(
-    "limit", [{"timeout": 0.02}, {"first_token_timeout": 0.02}, {"deadline": 0.04}]
+    "limit", [{"timeout": 0.02}, {"first_token_timeout": 0.02}, {"deadline": 0.2}]
 )
 async def test_a_limit_of_time_is_for_the_first_content(limit: dict[str, float]) -> None:
     """AN-019, hermes#22277: a silent stream is closed and left; one that has begun is not cut."""
@@ -154,7 +154,7 @@ async def test_a_limit_of_time_is_for_the_first_content(limit: dict[str, float])
             if not attempt.is_fallback:
                 await asyncio.Event().wait()
             yield "hello"
-            asyncio.get_running_loop().call_later(0.08, gate.set)
+            asyncio.get_running_loop().call_later(0.25, gate.set)
             await gate.wait()
             yield " you"
         finally:
