@@ -223,10 +223,10 @@ def raise_as_failure(error: Exception, *, reads: bool) -> None:
     """
     why = _unread_because(error)
     if why is not None:
+        if isinstance(error, IndexError):  # no choices are no answer, whoever reads it
+            raise unreadable(why) from error
         if reads:
-            raise (
-                unreadable(why) if isinstance(error, IndexError) else unfit(why, error)
-            ) from error
+            raise unfit(why, error) from error
         return
     step, *below = _step_of(error)
     is_models = step.startswith(_MODELS) and any(map(_integrates, below))

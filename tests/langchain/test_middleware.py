@@ -15,8 +15,10 @@ from langchain.agents.structured_output import (
     StructuredOutputValidationError,
     ToolStrategy,
 )
+from langchain_core.exceptions import OutputParserException
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage
+from langchain_core.output_parsers import JsonOutputParser
 from langchain_core.runnables import RunnableLambda
 from langchain_core.tools import tool
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
@@ -154,13 +156,19 @@ async def test_structured_output_by_provider_follows_the_model_asked(verb: str) 
 async def test_an_answer_that_does_not_fit_the_programs_schema_is_the_programs(
     verb: str,
 ) -> None:
-    """It comes out as LangChain's, as without the middleware; nobody is asked to do it better."""
+    """It comes out as LangChain's, as without the middleware; nobody is asked to do it better.
+
+    Nor of what a middleware inside could not read.
+    """
     primary, backup = chat("primary", calls("Weather", 1, ground="wet")), alive()
     strategy = ToolStrategy(Weather, handle_errors=False)
     made = agent(primary, FallbackMiddleware(backup), response_format=strategy)
     with pytest.raises(StructuredOutputValidationError):
         await run(verb, made)
-    assert (len(primary.asked), len(backup.asked)) == (1, 0)
+    parsing = Around(lambda response: JsonOutputParser().invoke(response.result[0]))
+    with pytest.raises(OutputParserException):
+        await run(verb, agent(primary, FallbackMiddleware(backup), parsing))
+    assert (len(primary.asked), len(backup.asked)) == (2, 0)
 
 
 @VERBS

@@ -14,6 +14,7 @@ from pydantic import ValidationError
 
 from honcho_fallback import FallbackExhausted, StreamInterrupted
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
+from tests.helpers.agents import last, run
 from tests.helpers.chat_models import alive, gemini, gpt, model_at, serve
 from tests.helpers.provider import Reply
 
@@ -81,9 +82,10 @@ async def test_so_it_does_in_a_chain_and_in_an_agent(providers: ProviderServer) 
         assert chain.invoke("hi") == "from backup"
     for verb in ("invoke", "ainvoke", "generate"):
         assert (await ask(FallbackChatModel(empty, alive()), verb, "hi")).text == "from backup"
-    agent = create_agent(first, middleware=[FallbackMiddleware(alive())])
-    answer = (await agent.ainvoke({"messages": [HumanMessage("hi")]}))["messages"][-1]
-    assert answer.text == "from backup"
+    for one in (first, empty):
+        made = create_agent(one, middleware=[FallbackMiddleware(alive())])
+        for verb in ("invoke", "ainvoke"):
+            assert last(await run(verb, made)).text == "from backup"
 
 
 class _OddMessage(BaseMessage):
