@@ -7,10 +7,7 @@ is asked for another model.
 
 from __future__ import annotations
 
-import os
-import re
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import agents
@@ -33,6 +30,7 @@ from honcho_fallback_openai_agents import FallbackProvider
 from tests.agents.frameworks import FRAMEWORKS
 from tests.helpers.chat_models import gpt, with_fallbacks
 from tests.helpers.litellm_runs import THEIRS, litellm_left_clean, run_async
+from tests.helpers.pages import assert_shown
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
@@ -45,8 +43,6 @@ pytestmark = [
     *(pytest.mark.filterwarnings(warning) for warning in THEIRS),
 ]
 
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "outages.md"
-BLOCK = re.compile(r"(?<=<!-- labels -->\n\n).*(?=\n\n<!-- end of labels -->)", re.DOTALL)
 EU: Any = {"require": {"eu"}}
 MESSAGES: Any = [{"role": "user", "content": "secret"}]
 SAID: Any = {"messages": [("user", "secret")]}
@@ -427,8 +423,4 @@ def test_the_page_shows_this_matrix(providers: ProviderServer) -> None:
     for way in CELLS:
         ends = [" or ".join(dict.fromkeys(ends_of(providers, way, out))) for out in WAYS_OUT]
         rows.append([way, *(f"0, {end}" if end else "-" for end in ends)])
-    shown = table(["way in", *WAYS_OUT.values()], rows)
-    if os.environ.get("WRITE_TABLES"):
-        text = PAGE.read_text("utf-8")
-        PAGE.write_text(BLOCK.sub(lambda _: shown, text), encoding="utf-8")
-    assert BLOCK.findall(PAGE.read_text("utf-8")) == [shown], "run this module with WRITE_TABLES=1"
+    assert_shown("outages.md", "labels", table(["way in", *WAYS_OUT.values()], rows))

@@ -279,46 +279,52 @@ def assert_told(message: AIMessage, answering: str, *failed: Failing) -> None:
     assert last["target"] == TARGETS[answering]
 
 
-@pytest.mark.parametrize(
-    ("shape", "primary", "fallback"),
-    [
-        told(shape, shape.replies[primary], values=(primary, fallback))
-        for shape in SHAPES
-        for primary, fallback in (("openai", "anthropic"), ("anthropic", "openai"))
-    ],
+LATE = Failing("anthropic_late_stream_error", 200, "overloaded", "APIStatusError", "openai")
+CHAIN = (
+    Failing("openai_quota", 429, "quota", "OpenAIRateLimitError", "anthropic"),
+    Failing("anthropic_overloaded", 529, "overloaded", "AnthropicOverloadedError", "local"),
 )
-async def test_a_primary_that_answers_is_the_only_one_asked(
-    shape: Shape, primary: str, fallback: str, sync: bool, vcr: Cassette
-) -> None:
-    """On the happy path the fallback sees nothing, and the answer says so."""
-    model = FallbackChatModel(model_of(primary), model_of(fallback))
-
-    answer = await shape.ask(model, sync)
-
-    shape.check(answer, primary)
-    assert_told(answer.message, primary)
-    assert_asked(vcr, shape, primary)
 
 
 @pytest.mark.parametrize(
-    ("shape", "failing"),
+    ("shape", "failing", "answering", "unasked"),
     [
-        told(shape, failing.says, shape.replies[failing.fallback], values=(failing,))
-        for shape in SHAPES
-        for failing in FAILING
+        told(
+            shape,
+            *(one.says for one in failing),
+            shape.replies[answering],
+            values=(failing, answering, unasked),
+        )
+        for shape, failing, answering, unasked in (
+            *((shape, (), "openai", ["anthropic"]) for shape in SHAPES),
+            *((shape, (), "anthropic", ["openai"]) for shape in SHAPES),
+            *((shape, (one,), one.fallback, []) for shape in SHAPES for one in FAILING),
+            # Told inside HTTP 200, after an empty first chunk.
+            (STREAM, (LATE,), "openai", []),
+            (TEXT, CHAIN, "local", []),
+        )
     ],
 )
-async def test_the_fallback_answers_after_one_request_to_the_failing_primary(
-    shape: Shape, failing: Failing, sync: bool, vcr: Cassette
+async def test_each_failing_provider_is_asked_once_and_the_next_one_answers(
+    shape: Shape,
+    failing: tuple[Failing, ...],
+    answering: str,
+    unasked: list[str],
+    sync: bool,
+    vcr: Cassette,
 ) -> None:
-    """Each gets the question in its own format; the answer says what the primary said."""
-    model = FallbackChatModel(model_of(failing.provider), model_of(failing.fallback))
+    """Each gets the question in its own format; the answer says what those before it said.
+
+    Where the primary answers, nobody else sees anything.
+    """
+    asked = [*(one.provider for one in failing), answering]
+    model = FallbackChatModel(*map(model_of, [*asked, *unasked]))
 
     answer = await shape.ask(model, sync)
 
-    shape.check(answer, failing.fallback)
-    assert_told(answer.message, failing.fallback, failing)
-    assert_asked(vcr, shape, failing.provider, failing.fallback)
+    shape.check(answer, answering)
+    assert_told(answer.message, answering, *failing)
+    assert_asked(vcr, shape, *asked)
 
 
 REJECTED: dict[str, type[openai.BadRequestError | anthropic.BadRequestError]] = {
@@ -349,41 +355,6 @@ async def test_a_callers_mistake_comes_back_as_the_providers_own_error(
     assert refused.status_code == 400
     assert TARGETS[provider] in refused.__notes__[0]
     assert_asked(vcr, shape, provider)
-
-
-@pytest.mark.upstream("anthropic_late_stream_error", "openai_stream")
-async def test_an_error_event_in_a_good_response_is_a_failure_like_any_other(
-    sync: bool, vcr: Cassette
-) -> None:
-    """An overload told inside an HTTP 200 stream, after its empty first chunk, leaves no trace."""
-    model = FallbackChatModel(model_of("anthropic"), model_of("openai"))
-
-    answer = await STREAM.ask(model, sync)
-
-    _streams_a_word(answer, "openai")
-    failed = Failing("anthropic_late_stream_error", 200, "overloaded", "APIStatusError", "openai")
-    assert_told(answer.message, "openai", failed)
-    assert_asked(vcr, STREAM, "anthropic", "openai")
-
-
-QUOTA = Failing("openai_quota", 429, "quota", "OpenAIRateLimitError", "anthropic")
-OVERLOADED = Failing(
-    "anthropic_overloaded", 529, "overloaded", "AnthropicOverloadedError", "local"
-)
-
-
-@pytest.mark.upstream(QUOTA.says, OVERLOADED.says, "local_chat")
-async def test_a_chain_of_three_ends_at_the_model_on_this_machine(
-    sync: bool, vcr: Cassette
-) -> None:
-    """Both clouds refuse, each after one request, and the local server answers."""
-    model = FallbackChatModel(*map(model_of, ("openai", "anthropic", "local")))
-
-    answer = await TEXT.ask(model, sync)
-
-    _says_a_word(answer, "local")
-    assert_told(answer.message, "local", QUOTA, OVERLOADED)
-    assert_asked(vcr, TEXT, "openai", "anthropic", "local")
 
 
 @pytest.mark.upstream("openai_overloaded", "anthropic_bad_key")

@@ -13,9 +13,8 @@ import litellm
 from litellm import Router
 from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 
-from honcho_fallback import FailureKind
 from honcho_fallback_litellm import FallbackRoutingStrategy
-from tests.helpers.litellm_runs import THEIRS
+from tests.helpers.litellm_runs import THEIRS, text_of
 from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
@@ -42,39 +41,22 @@ DEPLOYMENTS: dict[str, dict[str, Any]] = {
 }
 
 
-class Asker(Listener):
-    """Ask one chain, sync or async, and keep the record."""
-
-    def __init__(self, *, is_async: bool) -> None:
-        super().__init__()
-        self.is_async = is_async
-
-    def router(self, *names: str) -> Any:
-        """Make a chain of providers at their real addresses."""
-        made = Router(
-            model_list=[
-                {
-                    "model_name": "chain",
-                    "litellm_params": {
-                        "api_key": os.environ.get(f"{name.upper()}_API_KEY") or "none",
-                        **DEPLOYMENTS[name],
-                    },
-                    "model_info": {"id": name, "fallback_rank": rank},
-                }
-                for rank, name in enumerate(names)
-            ]
-        )
-        FallbackRoutingStrategy(observers=[self]).register(made)
-        return made
-
-    async def say(self, *names: str, stream: bool = False) -> str:
-        """Ask for a word, whole or chunk by chunk."""
-        router, asked = self.router(*names), {"model": "chain", "messages": SAY, "stream": stream}
-        answer = await router.acompletion(**asked) if self.is_async else router.completion(**asked)
-        if not stream:
-            return str(answer.choices[0].message.content or "")
-        chunks = [chunk async for chunk in answer] if self.is_async else [*answer]
-        return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
+def chain(observer: Listener, *names: str) -> Router:
+    """Make a chain of providers at their real addresses."""
+    models = [
+        {
+            "model_name": "chain",
+            "litellm_params": {
+                "api_key": os.environ.get(f"{name.upper()}_API_KEY") or "none",
+                **DEPLOYMENTS[name],
+            },
+            "model_info": {"id": name, "fallback_rank": rank},
+        }
+        for rank, name in enumerate(names)
+    ]
+    router = Router(model_list=models)
+    FallbackRoutingStrategy(observers=[observer]).register(router)
+    return router
 
 
 @pytest.fixture
@@ -83,57 +65,65 @@ def default_cassette_name(request: pytest.FixtureRequest) -> str:
     return "-".join(request.node.get_closest_marker("upstream").args)
 
 
-@pytest.fixture(params=["sync", "async"])
-async def asker(request: pytest.FixtureRequest) -> AsyncIterator[Asker]:
-    """Ask in both ways."""
-    yield Asker(is_async=request.param == "async")
+@pytest.fixture(autouse=True)
+async def nothing_left_open() -> AsyncIterator[None]:
+    yield
     await close_litellm_async_clients()
     litellm.in_memory_llm_clients_cache.flush_cache()
 
 
-@pytest.mark.upstream("openai_rate_limit", "anthropic_message")
-async def test_anthropic_stands_in_for_openai(asker: Asker) -> None:
-    """429 with Retry-After, then Anthropic's answer in OpenAI's form, with its usage."""
-    assert "harbor" in (await asker.say("openai", "anthropic")).lower()
-    assert asker.kinds == [FailureKind.RATE_LIMIT, None]
-    assert asker.record.attempts[0].retry_after == 20
-    assert asker.record.usage is not None
-    assert asker.record.usage["output_tokens"] > 0
+# What is said in turn, whether as a stream; what the first has to be taken for, and what is known.
+CASES = [
+    (("openai_rate_limit", "anthropic_message"), False, "rate_limit", {"retry_after": 20}),
+    # LiteLLM makes 500 of Anthropic's 529.
+    (("anthropic_overloaded", "openai_chat"), False, "overloaded", {"status": 529}),
+    # Told by its code behind 429; an LM Studio-style host answers.
+    (("openai_quota", "local_chat"), False, "quota", {"status": 429}),
+    # Refused at the opening; Anthropic sends usage unasked.
+    (("openai_rate_limit", "anthropic_stream"), True, "rate_limit", {"retry_after": 20}),
+    # Told inside HTTP 200, before any content.
+    (("anthropic_stream_error", "openai_stream"), True, "overloaded", {}),
+]
 
 
-@pytest.mark.upstream("anthropic_overloaded", "openai_chat")
-async def test_529_is_an_overload(asker: Asker) -> None:
-    """LiteLLM makes 500 of Anthropic's 529; the record says what it was."""
-    assert "harbor" in (await asker.say("anthropic", "openai")).lower()
-    assert asker.kinds == [FailureKind.OVERLOADED, None]
-    assert asker.record.attempts[0].status == 529
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
+@pytest.mark.parametrize(
+    ("says", "stream", "kind", "facts"),
+    [
+        pytest.param(*one, marks=pytest.mark.upstream(*one[0]), id="-".join(one[0]))
+        for one in CASES
+    ],
+)
+async def test_the_next_one_stands_in(
+    says: tuple[str, str], kind: str, facts: dict[str, Any], *, stream: bool, is_async: bool
+) -> None:
+    """Each failure is what it was at the provider; the answer comes in OpenAI's form."""
+    listener = Listener()
+    router = chain(listener, *(one.partition("_")[0] for one in says))
+    text = text_of(await asked(router, is_async=is_async, stream=stream))
+    assert "harbor" in text.lower() or (text and says[1] == "local_chat")
+    record = listener.record
+    assert listener.kinds == [kind, None]
+    assert {name: getattr(record.attempts[0], name) for name in facts} == facts
+    if says[1].startswith("anthropic"):
+        assert record.usage is not None
+        assert record.usage["output_tokens"] > 0
 
 
-@pytest.mark.upstream("openai_quota", "local_chat")
-async def test_a_local_host_stands_in_for_openai(asker: Asker) -> None:
-    """A used-up quota behind 429 is told by its code; an LM Studio-style host answers."""
-    assert await asker.say("openai", "local")
-    assert asker.kinds == [FailureKind.QUOTA, None]
-
-
+@pytest.mark.parametrize("is_async", [False, True], ids=["sync", "async"])
 @pytest.mark.upstream("anthropic_bad_request")
-async def test_a_wrong_request_surfaces(asker: Asker) -> None:
+async def test_a_wrong_request_surfaces(*, is_async: bool) -> None:
     """400: one request, LiteLLM's own class."""
+    listener = Listener()
     with pytest.raises(litellm.BadRequestError):
-        await asker.say("anthropic", "openai")
-    assert asker.kinds == [FailureKind.INVALID_REQUEST]
+        await asked(chain(listener, "anthropic", "openai"), is_async=is_async)
+    assert listener.kinds == ["invalid_request"]
 
 
-@pytest.mark.upstream("openai_rate_limit", "anthropic_stream")
-async def test_anthropics_stream_stands_in(asker: Asker) -> None:
-    """Refused at the opening; the record has the usage that Anthropic sends unasked."""
-    assert "harbor" in (await asker.say("openai", "anthropic", stream=True)).lower()
-    assert asker.kinds == [FailureKind.RATE_LIMIT, None]
-    assert asker.record.usage is not None
-
-
-@pytest.mark.upstream("anthropic_stream_error", "openai_stream")
-async def test_an_error_inside_a_good_stream_is_recovered(asker: Asker) -> None:
-    """An overload told inside HTTP 200, before any content."""
-    assert "harbor" in (await asker.say("anthropic", "openai", stream=True)).lower()
-    assert asker.kinds == [FailureKind.OVERLOADED, None]
+async def asked(router: Any, *, is_async: bool, stream: bool = False) -> Any:
+    given = {"model": "chain", "messages": SAY, "stream": stream}
+    if is_async:
+        answer = await router.acompletion(**given)
+        return [chunk async for chunk in answer] if stream else answer
+    answer = router.completion(**given)
+    return [*answer] if stream else answer

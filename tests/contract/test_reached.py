@@ -7,17 +7,15 @@ to agree or to stand in a row of its own.
 from __future__ import annotations
 
 import json
-import os
-import re
 from functools import cache, partial
 from http import HTTPStatus
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
-from tests.contract.test_reality import ALL, CLIENTS, Client, first_attempt, sdk
+from tests.contract.test_reality import ALL, CLIENTS, LEFT_OPEN, Client, first_attempt, sdk
 from tests.helpers.broken_server import WAYS, Connection, served, trusted
+from tests.helpers.pages import assert_shown
 from tests.helpers.wire import event, form_of, named_event
 
 if TYPE_CHECKING:
@@ -25,12 +23,7 @@ if TYPE_CHECKING:
 
     from tests.helpers.broken_server import Request
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning:pydantic"),
-    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
-]
+pytestmark = LEFT_OPEN
 
 # One of each library and of each way to ask it.
 NAMES = (
@@ -204,15 +197,15 @@ def test_a_request_has_become_the_same_whoever_made_it(case: str) -> None:
     assert met(case) == {name: row.others.get(name, row.reached) for name in met(case)}
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "outages.md"
-BLOCK = re.compile(r"(?<=<!-- reached -->\n).*?(?=<!-- /reached -->)", re.DOTALL)
 HEAD = """| who answered, and what | a connection | the client retried | a stream had begun \
 | `reached` | clients |
 |---|---|---|---|---|---|
 """
 
 
-def table() -> str:
+@pytest.mark.skipif(CLIENTS != ALL, reason="not every client is installed")
+def test_the_page_shows_what_was_met() -> None:
+    """`docs/outages.md` shows the runs of today; `WRITE_TABLES=1` writes it anew."""
     rows = HEAD
     for case, row in ROWS.items():
         said = met(case)
@@ -222,14 +215,4 @@ def table() -> str:
         for reached in dict.fromkeys(row.others.values()):
             names = ", ".join(name for name in said if said[name] == reached)
             rows += f"| | | | | `{reached}` | {names} |\n"
-    return rows
-
-
-@pytest.mark.skipif(CLIENTS != ALL, reason="not every client is installed")
-def test_the_page_shows_what_was_met() -> None:
-    """`docs/outages.md` shows the runs of today; `WRITE_TABLES=1` writes it anew."""
-    text = PAGE.read_text(encoding="utf-8")
-    if os.environ.get("WRITE_TABLES"):
-        text = BLOCK.sub(lambda _: table(), text)
-        PAGE.write_text(text, encoding="utf-8")
-    assert BLOCK.findall(text) == [table()], "run this module with WRITE_TABLES=1"
+    assert_shown("outages.md", "reached", rows.strip())

@@ -6,8 +6,6 @@ No error is made up here. ``make test-clients`` asks the oldest and the newest c
 from __future__ import annotations
 
 import asyncio
-import os
-import re
 import warnings
 from collections import Counter
 from contextlib import nullcontext, suppress
@@ -15,7 +13,6 @@ from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from inspect import isawaitable
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
@@ -23,6 +20,7 @@ import pytest
 from honcho_fallback import FallbackObserver, FallbackPolicy, Target
 from honcho_fallback.testing import recorded
 from tests.helpers.broken_server import WAYS, Place, trusted
+from tests.helpers.pages import assert_shown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 
 
 # What the frameworks leave open, and what they warn of while they are imported.
-pytestmark = [
+pytestmark = LEFT_OPEN = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
     pytest.mark.filterwarnings("ignore::UserWarning:pydantic"),
@@ -399,8 +397,6 @@ def test_a_real_failure_is_what_it_is_whoever_meets_it(way: str) -> None:
     assert not unexpected
 
 
-PAGE = Path(__file__).parents[2] / "docs" / "classification.md"
-BLOCK = re.compile(r"(?<=<!-- reality -->\n).*?(?=<!-- /reality -->)", re.DOTALL)
 HEAD = """| what is broken | kind | transient | answered by | requests | seen | clients |
 |---|---|---|---|---|---|---|
 """
@@ -416,7 +412,9 @@ def _row(way: str, met: Cell, clients: str) -> str:
     )
 
 
-def _table() -> str:
+@pytest.mark.skipif(CLIENTS != ALL, reason="not every client is installed")
+def test_the_page_shows_what_was_met() -> None:
+    """`docs/classification.md` shows the runs of today; `WRITE_TABLES=1` writes it anew."""
     rows = HEAD
     for way in WAYS:
         met = cells(way)
@@ -424,14 +422,4 @@ def _table() -> str:
         rows += _row(way, usual, f"{len([*filter(usual.__eq__, met.values())])} of {len(met)}")
         for other in others:
             rows += _row("", other, ", ".join(name for name in met if met[name] == other))
-    return rows
-
-
-@pytest.mark.skipif(CLIENTS != ALL, reason="not every client is installed")
-def test_the_page_shows_what_was_met() -> None:
-    """`docs/classification.md` shows the runs of today; `WRITE_TABLES=1` writes it anew."""
-    text = PAGE.read_text(encoding="utf-8")
-    if os.environ.get("WRITE_TABLES"):
-        text = BLOCK.sub(lambda _: _table(), text)
-        PAGE.write_text(text, encoding="utf-8")
-    assert BLOCK.findall(text) == [_table()], "run this module with WRITE_TABLES=1"
+    assert_shown("classification.md", "reality", rows.strip())

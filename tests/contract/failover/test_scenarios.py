@@ -9,11 +9,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import os
-import re
 import time
 from dataclasses import dataclass, replace
 from importlib.metadata import version
-from pathlib import Path
 from typing import TYPE_CHECKING
 from unittest.mock import patch
 
@@ -41,6 +39,7 @@ from honcho_fallback_litellm import warm_up
 from tests.contract.failover.ways import ALONE, CONTROLS, PRINTED, PROFILES, WAYS
 from tests.helpers.idle_loop import IdleLoop
 from tests.helpers.litellm_runs import THEIRS, litellm_left_clean
+from tests.helpers.pages import DOCS, assert_shown
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -56,8 +55,6 @@ pytestmark = [
 ]
 
 PASS, PARTIAL, SAFE = Verdict.PASS, Verdict.PARTIAL, Verdict.SAFE
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "benchmarks.md"
-BLOCK = re.compile(r"(?<=<!-- scenarios -->\n\n).*(?=\n\n<!-- end of scenarios -->)", re.DOTALL)
 PACKAGES = [
     "langchain",
     "langchain-openai",
@@ -252,15 +249,10 @@ def test_the_judge_agrees_with_the_published_scores(
 def test_the_page_shows_these_runs(runs: Runs) -> None:
     """`docs/benchmarks.md` has what came out here; `WRITE_TABLES=1` writes it anew."""
     releases = f"Run with {', '.join(f'{name} {version(name)}' for name in PACKAGES)}."
-    text = PAGE.read_text("utf-8")
-    writes = bool(os.environ.get("WRITE_TABLES"))
-    if not writes and releases not in text:
+    page = DOCS / "benchmarks.md"
+    if not os.environ.get("WRITE_TABLES") and releases not in page.read_text("utf-8"):
         pytest.skip("other releases are installed than those of the page")
-    shown = f"{releases}\n\n{scorecard(runs.all())}"
-    if writes:
-        PAGE.write_text(BLOCK.sub(lambda _: shown, text), encoding="utf-8")
-        text = PAGE.read_text("utf-8")
-    assert BLOCK.findall(text) == [shown], "run this module with WRITE_TABLES=1"
+    assert_shown(page.name, "scenarios", f"{releases}\n\n{scorecard(runs.all())}")
 
 
 def scorecard(rows: Iterable[Row]) -> str:
