@@ -21,6 +21,7 @@ from honcho_fallback import (
     FallbackPolicy,
     FallbackRun,
     Restore,
+    StreamInterrupted,
     Target,
     classify,
 )
@@ -185,11 +186,17 @@ BUGS, ITS_OWN = (400, 413, 422), (401, 402, 403, 404, 408, 429, 500, 503, 529)
 
 
 @pytest.mark.parametrize("status", [*BUGS, *ITS_OWN])
-def test_a_target_rests_for_what_says_something_of_it(clock: Clock, status: int) -> None:
+@pytest.mark.parametrize("has_content", [False, True])
+def test_a_target_rests_for_what_says_something_of_it(
+    clock: Clock, status: int, *, has_content: bool
+) -> None:
     """HRC-043: every failure of its own arms it; a caller's bug takes it away from nobody."""
     policy = pair()
-    with suppress(StatusError):
-        policy.start().fail(StatusError(status))
+    run = policy.start()
+    if has_content:
+        run.commit()
+    with suppress(StatusError, StreamInterrupted):
+        run.fail(StatusError(status))
     assert policy.start().attempt.position == (status in ITS_OWN)
 
 
@@ -307,7 +314,7 @@ def test_each_kind_may_have_its_own_number(
 
 def test_a_client_that_is_at_fault_rests_nobody(clock: Clock) -> None:
     """A connection pool of a closed event loop says nothing about the provider."""
-    policy = pair(Cooldown(after=1))
+    policy = pair(Cooldown(after=1), attempts_per_target=1)
     run = policy.start()
     assert run.attempt.position == 0
     run.fail(DOWN, failure=Failure.of(FailureKind.CONNECTION, scope="client"))

@@ -47,11 +47,13 @@ async def chokes(answer: str) -> None:
         (chokes, "ValueError"),
         # What it is is seen when it is called: a lambda around a coroutine function.
         (lambda answer: is_good(f"{answer}"), "AnswerRejected"),
+        (lambda answer: answer == "good", "AnswerRejected"),
+        (lambda answer: {"good": None}[answer], "KeyError"),
     ],
 )
 @pytest.mark.parametrize("kind", [FailureKind.MALFORMED_RESPONSE, FailureKind.RATE_LIMIT])
 async def test_an_async_validator_is_awaited(validate: Any, error: str, kind: FailureKind) -> None:
-    """What it returns or raises counts as that of a sync one does, and is refined."""
+    """What it returns or raises counts as of a sync one, and is refined; None accepts."""
     policy = pair(validate=validate, refine=lambda failure, _: failure._replace(kind=kind))
     script = repeating(primary=["bad"], fallback=["good"])
     run = policy.start()

@@ -71,15 +71,6 @@ def test_a_step_after_the_end_is_an_error(step: str) -> None:
     assert run.record == record
 
 
-def test_the_first_ending_wins() -> None:
-    """AN-007, AN-022: what comes late neither raises nor overwrites."""
-    run = pair().start()
-    run.cancel()
-    run.cancel("abandoned")
-    run.cancel()
-    assert run.record.outcome == "cancelled"
-
-
 @pytest.mark.parametrize(
     "error", [asyncio.CancelledError(), KeyboardInterrupt(), SystemExit(), GeneratorExit()]
 )
@@ -183,7 +174,10 @@ def after(run: FallbackRun, error: Exception, now: float) -> Attempt | type[Base
 
 
 class Histories(RuleBasedStateMachine, FallbackObserver):
-    """Random chains, options, failures and times; the same input gives the same plan."""
+    """Random chains, options, failures and times; the same input gives the same plan.
+
+    AN-007, AN-022: the first ending wins; what comes late neither raises nor overwrites.
+    """
 
     run: FallbackRun
     twin: FallbackRun

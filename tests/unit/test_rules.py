@@ -26,7 +26,6 @@ from honcho_fallback._core import rules
 from honcho_fallback._core.resolved import ResolvedPolicy
 from honcho_fallback._core.rules import Retry, Stop, SwitchTo
 from honcho_fallback._core.state import FORCED, CallState, PastAttempt
-from honcho_fallback.stores import CooldownReport
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 
@@ -138,29 +137,6 @@ def test_what_may_be_done_about_a_first_failure(
 ) -> None:
     """The list is the specification, one row each."""
     assert listed(failure, *targets, **options) == wanted
-
-
-@pytest.mark.parametrize(
-    ("targets", "facts", "wanted"),
-    [
-        ((ONE, TWO), {"failures": 1, "switch_after": 3}, ["Retry", "SwitchTo", "Stop"]),
-        ((ONE, TWO), {"failures": 2, "switch_after": 3}, ["Retry", "SwitchTo", "Stop"]),
-        ((ONE, TWO), {"failures": 3, "switch_after": 3}, ["SwitchTo", "Stop"]),
-        ((ONE, TWO), {"switch_after": {"overloaded": 2}}, ["Retry", "SwitchTo", "Stop"]),
-        ((ONE, TWO), {"switch_after": {"timeout": 2}}, ["SwitchTo", "Stop"]),
-        ((ONE, TWO), {"switch_after": 3, "attempts_per_target": 1}, ["SwitchTo", "Stop"]),
-        ((ONE, TWO), {"switch_after": 3, "attempts_per_target": 2}, ["Retry", "SwitchTo", "Stop"]),
-        # The chain's end, too, has its attempts and no more.
-        ((ONE,), {"failures": 2, "attempts_per_target": 2, "max_attempts": 9}, ["Stop"]),
-        ((ONE,), {"number": 3}, ["Stop"]),
-        ((ONE,), {"number": 2}, ["Retry", "Stop"]),
-    ],
-)
-def test_how_long_a_target_is_kept(
-    targets: tuple[Target, ...], facts: Any, wanted: list[str]
-) -> None:
-    """`switch_after` and `attempts_per_target` count the failures of the target at hand."""
-    assert kinds(listed(BUSY, *targets, **facts)) == wanted
 
 
 @pytest.mark.parametrize("chain", [2, 3, 5])
@@ -360,36 +336,6 @@ def test_nothing_is_kept_for_a_target_that_rests() -> None:
     assert call.share_of_time(1, 0.0) == 30.0
     call.note = FORCED
     assert call.share_of_time(1, 0.0) == 10.0
-
-
-@pytest.mark.parametrize(
-    ("failure", "outcome", "permit", "health", "seconds"),
-    [
-        (None, "success", "p", "up", None),
-        (None, "success", None, "up", None),
-        (None, "cancelled", "p", "unknown", None),
-        (None, "cancelled", None, None, None),
-        (BUSY._replace(retry_after=7.0), "exhausted", None, "down", 7.0),
-        (BUSY, "interrupted", None, "down", None),
-        (BUSY, "rejected", None, "down", None),
-        (BUSY, "cancelled", "p", "unknown", None),
-        (BUSY, "success", "p", "up", None),
-        (BUG, "rejected", "p", "up", None),
-        (BUG, "rejected", None, "up", None),
-        (LOST._replace(scope="client"), "exhausted", None, None, None),
-        (LOST._replace(scope="client"), "exhausted", "p", "unknown", None),
-    ],
-)
-def test_what_a_cooldown_learns(
-    failure: Failure | None, outcome: Any, permit: Any, health: Any, seconds: Any
-) -> None:
-    """Only news: who is down or up, and what became of a probe."""
-    call = called(ResolvedPolicy((ONE, TWO), FallbackConfig(), "test", None))
-    call.permit = permit
-    kind = failure.kind if failure is not None and health == "down" else None
-    report = CooldownReport(ONE.identity, health, seconds, permit, kind)
-    wanted = () if health is None else (report,)
-    assert rules.cooldown_reports(call, failure, outcome) == wanted
 
 
 # The same through whole calls.

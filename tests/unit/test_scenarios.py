@@ -183,22 +183,6 @@ def test_a_model_that_lacks_something_is_left_for_the_next_and_rests_nobody() ->
     assert caught.value is lacks
 
 
-def test_validate_makes_a_malformed_response_of_an_answer() -> None:
-    """What the validator refuses or chokes on goes to the next target; None accepts."""
-
-    def validate(answer: str) -> bool | None:
-        if answer == "odd":
-            raise ValueError(answer)
-        return None if answer == "hello" else answer != "junk"
-
-    for bad, error in (("junk", "AnswerRejected"), ("odd", "ValueError")):
-        policy = pair(validate=validate)
-        run = policy.start()
-        assert policy.call(repeating(primary=[bad], fallback=["hello"]).ask, run=run) == "hello"
-        first = run.record.attempts[0]
-        assert (first.kind, first.error) == ("malformed_response", error)
-
-
 def test_options_of_one_call_leave_the_policy_alone() -> None:
     """An override holds for its call only, and is validated like the rest."""
     policy, script = pair(), repeating(primary=[ERROR_503], fallback=["hello"])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -64,19 +63,6 @@ def test_a_failure_with_nobody_fit_left_exhausts_the_call() -> None:
         policy.call(repeating(primary=[denied], second=["no"]).ask, unfit={1: BLIND, 2: "x"})
     assert caught.value.exceptions == (denied,)
     assert caught.value.record.untried == (("second", BLIND), ("third", "x"))
-
-
-def test_every_verb_takes_it_as_an_option_of_the_call() -> None:
-    """It is a key of CallOptions: call, acall, stream and astream pass it on."""
-    policy, unfit = chain(), {0: BLIND}
-    script = repeating(second=["hello"])
-
-    async def tasks() -> list[Any]:
-        chunks = [one async for one in policy.astream(script.astream, unfit=unfit)]
-        return [await policy.acall(script.aask, unfit=unfit), *chunks]
-
-    answers = [policy.call(script.ask, unfit=unfit), *policy.stream(script.stream, unfit=unfit)]
-    assert answers + asyncio.run(tasks()) == ["hello"] * 4
 
 
 def test_what_is_passed_in_is_copied_and_may_be_empty() -> None:
