@@ -95,31 +95,28 @@ CASES: dict[str, tuple[Exception, dict[str, Any], list[str], dict[str, str]]] = 
 
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("case", CASES)
-def test_who_shares_what_failed_is_passed_over(driver: str, case: str) -> None:
-    """The next request goes to the first target that does not share the cause."""
+@pytest.mark.parametrize("rests", [False, True])
+def test_who_shares_what_failed_is_passed_over_and_rests(
+    clock: Clock, driver: str, case: str, *, rests: bool
+) -> None:
+    """The next request goes to the first target that does not share the cause.
+
+    With a cooldown other calls leave them alone, too, until one of them looks again.
+    """
     failure, options, asked, shared = CASES[case]
     replies = {one.name: ["hello"] for one in CHAIN[1:]} | {"primary": [failure]}
-    policy, script = policy_of(**options), repeating(**replies)
-    run = policy.start()
+    policy = policy_of(cooldown=Cooldown(after=1, base=60) if rests else None, **options)
+    script, run = repeating(**replies), policy.start()
     assert DRIVERS[driver](policy, script, run) == "hello"
     assert script.asked == asked
     reasons = dict(run.record.untried)
     for name, what in shared.items():
         assert reasons[name] == f"it has the same {what} as primary"
         assert f"{name}: never asked, it has the same {what} as primary" in run.record.explain()
-
-
-@pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("case", CASES)
-def test_who_shares_what_failed_rests(clock: Clock, driver: str, case: str) -> None:
-    """With a cooldown other calls leave them alone, too, until one of them looks again."""
-    failure, options, asked, _ = CASES[case]
-    replies = {one.name: ["hello"] for one in CHAIN} | {"primary": [failure]}
-    policy = policy_of(cooldown=Cooldown(after=1, base=60), **options)
-    DRIVERS[driver](policy, repeating(**replies), policy.start())
+    if not rests:
+        return
     # Another policy, on the same key and the same host, that knows the primary under no name.
-    others = policy.config.replace()
-    sharing = FallbackPolicy([target("newcomer"), CHAIN[2], CHAIN[3]], others)
+    sharing = FallbackPolicy([target("newcomer"), CHAIN[2], CHAIN[3]], policy.config)
     run = sharing.start()
     free = "newcomer" if "sibling" in asked else asked[1]
     assert run.attempt.target.name == free
