@@ -159,11 +159,6 @@ def test_an_answer_that_was_refused_has_cost_its_tokens() -> None:
 # Streams, and calls that end otherwise.
 
 
-def broken_stream(attempt: Attempt) -> Iterator[str]:
-    yield "a"
-    raise DOWN
-
-
 OPENAI, ANTHROPIC, LOCAL = (target.name for target in CHAIN)
 # Who answered, with the last attempt's target, kind and billing, and who sent a first token.
 ENDED: dict[str, tuple[str, tuple[str, str, str], str | None]] = {
@@ -188,21 +183,11 @@ def test_every_outcome_is_counted(outcome: str) -> None:
     assert counted.counts("time_to_first_token") == ({("greeter", sender): 1} if sender else {})
 
 
-def test_a_stream_that_is_replaced_has_the_first_token_of_the_answer(clock: Clock) -> None:
-    """What the reader drops is no first token."""
-    counted = Counted()
-
-    def ask(attempt: Attempt) -> Iterator[str]:
-        clock.advance(2)
-        return broken_stream(attempt) if attempt.position == 0 else iter(["b"])
-
-    assert list(counted.policy.stream(ask, partial="replace")) == ["a", "b"]
-    assert counted.of("time_to_first_token") == {("deriver", F): (1, 4.0)}
-    assert counted.of("attempt.duration") == {(P,): (1, 2.0), (F,): (1, 2.0)}
-
-
-def test_a_text_that_goes_on_has_the_first_token_of_its_beginning(clock: Clock) -> None:
-    """Its first content is that of the target that broke off, whoever ends it."""
+@pytest.mark.parametrize(("partial", "first"), [("replace", (F, 5.0)), ("continue", (P, 2.0))])
+def test_a_stream_that_breaks_off_has_the_first_token_of_what_is_kept(
+    clock: Clock, partial: Any, first: tuple[str, float]
+) -> None:
+    """What the reader drops is no first token; the beginning of a text that goes on is its own."""
     counted = Counted([P, Target(F, prefill=True)])
 
     def ask(attempt: Attempt) -> Iterator[str]:
@@ -212,8 +197,10 @@ def test_a_text_that_goes_on_has_the_first_token_of_its_beginning(clock: Clock) 
         if attempt.position == 0:
             raise DOWN
 
-    assert list(counted.policy.stream(ask, partial="continue")) == ["a", "b"]
-    assert counted.of("time_to_first_token") == {("deriver", P): (1, 2.0)}
+    assert list(counted.policy.stream(ask, partial=partial)) == ["a", "b"]
+    target, seconds = first
+    assert counted.of("time_to_first_token") == {("deriver", target): (1, seconds)}
+    assert counted.of("attempt.duration") == {(P,): (1, 3.0), (F,): (1, 3.0)}
 
 
 def test_a_turn_that_stays_on_the_fallback_is_answered_by_it() -> None:

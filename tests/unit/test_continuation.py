@@ -152,26 +152,23 @@ def test_a_table_keeps_its_cells() -> None:
 
 
 @DRIVERS
-def test_it_goes_on_more_than_once(driver: str) -> None:
-    """Each is sent all that the reader has."""
+@pytest.mark.parametrize(
+    ("second", "length"),
+    [
+        (lambda partial: [*said(TEXT[len(partial) : 60], end=False), CUT], 60),
+        ([part(role="assistant"), StatusError(503)], 30),  # what it had sent was never seen
+    ],
+)
+def test_it_goes_on_more_than_once(driver: str, second: Any, length: int) -> None:
+    """Each is sent all that the reader has, also where the one before it said no word."""
     targets = [Target("primary"), *(Target(name, prefill=True) for name in ("second", "third"))]
-    second = lambda partial: [*said(TEXT[len(partial) : 60], end=False), CUT]  # noqa: E731 # a script
     models = Models(primary=[broken(30)], second=[second], third=[goes_on])
     policy = policy_of(*targets)
     run = policy.start()
     assert read(policy, models, driver, run=run) == TEXT
-    assert [len(partial) for _, partial in models.asked] == [0, 30, 60]
-    assert [one.received for one in run.record.attempts] == [30, 30, None]
-
-
-@DRIVERS
-def test_who_fails_before_a_word_is_followed_by_the_next(driver: str) -> None:
-    """With the same beginning; what it had sent was never seen."""
-    targets = [Target("primary"), *(Target(name, prefill=True) for name in ("second", "third"))]
-    silent: list[Any] = [part(role="assistant"), StatusError(503)]
-    models = Models(primary=[broken(30)], second=[silent], third=[goes_on])
-    assert read(policy_of(*targets), models, driver) == TEXT
-    assert [partial for _, partial in models.asked[1:]] == [TEXT[:30], TEXT[:30]]
+    assert [partial for _, partial in models.asked] == ["", TEXT[:30], TEXT[:length]]
+    received = [30, length - 30 or None, None]
+    assert [one.received for one in run.record.attempts] == received
 
 
 @DRIVERS

@@ -36,23 +36,17 @@ def down(identity: str, seconds: float | None = None) -> CooldownReport:
     return CooldownReport(identity, "down", seconds, lasting=True)
 
 
-def test_a_child_gets_through_a_cooldown_that_a_thread_was_in() -> None:
-    """It keeps what is known, and has a lock of its own; the parent goes on with its."""
-    cooldown = Cooldown()
+def test_a_child_gets_through_what_a_thread_was_in() -> None:
+    """It keeps what is known and has locks of its own: of a cooldown, a budget and sessions."""
+    cooldown, budget, sessions = Cooldown(), RetryBudget(), Sessions()
     cooldown.update_and_select([down("a", 60)], [], 0)
-    with taken(cooldown._lock):
+    with taken(cooldown._lock), taken(budget._lock), taken(sessions._lock):
         said = in_child(lambda: cooldown.update_and_select([], [["a"], ["b"]], 1, None))
-    assert said == str(cooldown.update_and_select([], [["a"], ["b"]], 1, None))
-    assert "place=1" in said
-
-
-def test_a_child_gets_through_a_retry_budget_and_sessions_that_a_thread_was_in() -> None:
-    """The repeats of all threads are counted under one lock, and so is where they stay."""
-    budget, sessions = RetryBudget(), Sessions()
-    with taken(budget._lock), taken(sessions._lock):
         assert in_child(lambda: budget.repeat("b", 1)) == "True"
         assert in_child(lambda: sessions.answered("b", 1, 0.0, None)) == "None"
-    assert budget.repeat("a", 1)
+    assert said == str(cooldown.update_and_select([], [["a"], ["b"]], 1, None))
+    assert "place=1" in said
+    assert budget.repeat("a", 1)  # the parent goes on with its own
 
 
 def test_the_parents_probe_does_not_keep_the_child_away() -> None:

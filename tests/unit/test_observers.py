@@ -325,14 +325,6 @@ def test_a_stream_tells_what_it_handed_out() -> None:
     assert outputs(reader) == [("one",), ("a",), ("two",)]
 
 
-class Finishes(FallbackObserver):
-    def __init__(self) -> None:
-        self.records: list[CallRecord] = []
-
-    def on_finish(self, record: CallRecord, /) -> None:
-        self.records.append(record)
-
-
 class Duck:
     """Have a hook, and nothing to do with this package."""
 
@@ -341,6 +333,10 @@ class Duck:
 
     def on_finish(self, record: CallRecord, /) -> None:
         self.records.append(record)
+
+
+class Finishes(Duck, FallbackObserver):
+    """Have it as an observer."""
 
 
 @pytest.mark.parametrize("where", ["policy", "process"])
@@ -484,8 +480,6 @@ class Loud(str):
         ({"id": "01234567-89ab-cdef-0123-456789abcdef"}, ...),
         ({"a": "x" * 31 + " " + "y z " * 60}, {"a": ("x" * 31 + " " + "y z " * 60)[:199] + "…"}),
         ({"a": "two\nlines"}, {"a": "two lines"}),
-        ({"api_key": "a", "x-auth-token": "b", "Password": "c", "cookie": "d"}, None),
-        ({"auth": "a", "db_pwd": "b", "jwt": "c", "x.sig": "d", "bearer": "e"}, None),
         ({"password": 12345678, "api-key": 1.5, "token": 7}, None),
         ({"has_secret": True, "author": "a", "tokens": 5}, ...),
         ({"max_tokens": 5, "token_count": "5", "monkey": "a", "keyword": "b"}, ...),

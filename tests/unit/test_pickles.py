@@ -5,8 +5,6 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -144,15 +142,6 @@ def test_an_interrupted_stream_survives_its_chunks() -> None:
     copied = through_pickle(interrupted.value)
     assert copied.partial == ("hel",)
     assert copied.record == interrupted.value.record
-
-
-def test_a_worker_process_hands_its_error_over() -> None:
-    """An error that cannot be loaded breaks a pool, and takes all other calls with it."""
-    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
-        with pytest.raises(FallbackExhausted, match="status \\(overloaded\\)") as raised:
-            pool.submit(exhaust).result(60)
-        assert len(raised.value.exceptions) == 4
-        assert pool.submit(int, "7").result(60) == 7
 
 
 class Listener(FallbackObserver):

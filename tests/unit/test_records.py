@@ -382,9 +382,3 @@ def test_a_narrow_terminal_breaks_nothing(width: int) -> None:
     text = printed(of_many_attempts(50), width)
     assert all(len(line) <= width for line in text.splitlines())
     assert len(re.findall(r"^  \d+\. ", text, re.MULTILINE)) == 50
-
-
-def test_a_call_without_attempts_is_shown() -> None:
-    """In words, and without colours: nothing but the words is there."""
-    record = replace(WAITED, attempts=(), untried=(), answered_by=None, outcome="cancelled")
-    assert printed(record, 100).strip() == record.explain()
