@@ -22,7 +22,6 @@ from tests.helpers.agent_loop import (
     agent_of,
     converse,
     fallback_at,
-    inputs,
     items_of,
     requests_in,
     script,
@@ -138,12 +137,8 @@ class Bench:
         script(self.server, case.death, case.at)
         return {"configurable": {"thread_id": repr(case)}, "recursion_limit": 6}
 
-    async def run(
-        self, case: Case, agent: Any, *, reviewed: bool = False, **configurable: Any
-    ) -> Outcome:
-        """Run a case on an agent, with more in its config if need be."""
+    async def run(self, case: Case, agent: Any, *, reviewed: bool = False) -> Outcome:
         page, error, config = Page(), None, self.open(case)
-        config["configurable"] |= configurable
         try:
             await converse(agent, case.mode, config, page, reviewed=reviewed)
         except Exception as raised:  # noqa: BLE001 # whatever comes out is what is observed
@@ -259,52 +254,3 @@ async def test_the_loop_with_a_middleware_that_asks_the_person(bench: Bench, cas
     fallback = fallback_at(bench.server, case.way, streaming=case.mode in BEHIND_MODES)
     agent = agent_of(*fallback, reviewed=True)
     assert await bench.run(case, agent, reviewed=True) == contract(case)
-
-
-COMBINED = [
-    Case("before: status 503", 1, "middleware", "stream messages"),
-    Case("after the first, empty chunk: cut", 0, "chat model", "stream messages"),
-    Case("in the text: cut", 1, "middleware", "stream messages"),
-    Case("in the text: cut", 0, "chat model", "stream messages"),
-]
-
-
-@pytest.mark.parametrize("case", COMBINED, ids=str)
-def test_two_stream_modes_at_once_agree(bench: Bench, case: Case) -> None:
-    """`stream_mode=["messages", "updates"]` has the tokens of the updates' messages, by id."""
-    agent, config = bench.agent(case.way), bench.open(case)
-    pages = {"messages": Page(), "updates": Page()}
-    error = None
-    try:
-        for given in inputs():
-            for mode, item in agent.stream(given, config, stream_mode=[*pages]):
-                pages[mode].read(mode, item)
-    except StreamInterrupted as raised:
-        error = type(raised).__name__
-    expected = contract(case)
-    tokens, updates = (page.messages for page in pages.values())
-    assert error == expected.error
-    assert [one.text for one in tokens.values()] == expected.shown
-    assert [one.text for one in updates.values()] == expected.answers
-    assert [*tokens][: len(updates)] == [*updates]
-
-
-TURNS = [
-    Case("before: status 503", 0, "middleware", "invoke"),
-    Case("before: connection dropped", 0, "chat model", "astream messages"),
-    Case("after the first, empty chunk: closed", 0, "middleware", "astream_events v3"),
-    Case("in the text: cut", 0, "chat model", "ainvoke streaming=True"),
-]
-
-
-@pytest.mark.parametrize("case", TURNS, ids=str)
-async def test_a_turn_stays_at_the_backup(bench: Bench, case: Case) -> None:
-    """With `reset="turn"` the second call, after the interrupt, asks the backup alone."""
-    streaming = case.mode in BEHIND_MODES
-    model, middleware = fallback_at(bench.server, case.way, streaming=streaming, reset="turn")
-    turn = {} if middleware else {"fallback_turn": model.turn()}  # the graph keeps its own
-    outcome = await bench.run(case, agent_of(model, middleware), **turn)
-    answers = [whole(BACKUP, call) for call in (0, 1)]
-    requests = [requests_in(bench.server[name], 1) for name in (PRIMARY, BACKUP)]
-    assert (outcome.error, outcome.answers, outcome.author) == (None, answers, BACKUP)
-    assert (outcome.requests, requests) == ((1, 1), [0, 1])

@@ -192,10 +192,6 @@ SCENARIOS: dict[str, tuple[list[Round], Course]] = {
         each("send", BLOCKED, 6),
         Course(halt=(6, "varied_failures", "send"), nudges=((4, "varied_failures"),)),
     ),
-    "a declined call is asked for again": (
-        one_by_one(Call("send", 1, DENIED), Call("send", 1, DENIED)),
-        Course(halt=(2, "policy_rejections", "send")),
-    ),
     "a blocked call is asked for again beside a success": (
         [[Call("send", 1, BLOCKED), A], [Call("send", 1, BLOCKED), B]],
         Course(halt=(2, "policy_rejections", "send")),
@@ -208,14 +204,6 @@ SCENARIOS: dict[str, tuple[list[Round], Course]] = {
     "an ordinary failure breaks a streak of those that may pass": (
         [*each("fetch", PASSING, 11), *each("read", ORDINARY, 1), *each("fetch", PASSING, 11)],
         GOES_ON,
-    ),
-    "a streak of failures that may pass ends": (
-        each("fetch", PASSING, 12),
-        Course(halt=(12, "recoverable_varied", "fetch")),
-    ),
-    "a call that may pass is made again and again": (
-        one_by_one(*[Call("fetch", 1, PASSING)] * 8),
-        Course(halt=(8, "recoverable_identical", "fetch")),
     ),
     "another command in between starts a patient count anew": (
         one_by_one(*[Call("fetch", 1, PASSING)] * 7, A, *[Call("fetch", 1, PASSING)] * 7),
@@ -239,25 +227,13 @@ SCENARIOS: dict[str, tuple[list[Round], Course]] = {
         ),
         Course(nudges=((4, "varied_failures"),)),
     ),
-    "the same failure again and again": (
-        one_by_one(*[Call("read", 1, ORDINARY)] * 3),
-        Course(((2, "identical_failures"),), (3, "identical_failures", "read")),
-    ),
     "the same failures of two calls at once": (
         [[Call("read", 1, ORDINARY), Call("list", 1, ORDINARY)]] * 3,
         Course(((2, "identical_failures"),), (3, "identical_failures", "read")),
     ),
-    "one failure after another": (
-        each("read", ORDINARY, 6),
-        Course(((4, "varied_failures"),), (6, "varied_failures", "read")),
-    ),
     "six failures at once": ([[Call("read", n, ORDINARY) for n in range(6)]], GOES_ON),
     "the same failure six times at once": ([[Call("read", 1, ORDINARY)] * 6], GOES_ON),
     # Rounds in turn (OH-020).
-    "the same success again and again": (
-        one_by_one(A, A, A),
-        Course(halt=(3, "identical_batches", "read")),
-    ),
     "two successes in turn": (
         one_by_one(A, B) * 4,
         Course(((4, "repeated_cycle"),), (6, "repeated_cycle", "list")),
@@ -301,10 +277,6 @@ SCENARIOS: dict[str, tuple[list[Round], Course]] = {
         edited(Output("E  connection refused"), 12),
         GOES_ON,
     ),
-    "tests that fail without an edit": (
-        one_by_one(*[Call("test", 0, Output("E  timed out", 1))] * 4),
-        Course(((2, "identical_failures"),), (3, "identical_failures", "test")),
-    ),
     "a command that prints what a policy would": (
         one_by_one(*[Call("test", 0, Output("error: blocked by policy", 2))] * 2),
         Course(nudges=((2, "identical_failures"),)),
@@ -329,11 +301,6 @@ SCENARIOS: dict[str, tuple[list[Round], Course]] = {
     "six unknown tools at once": (
         [[Call(f"tool_{n}", 0, NO_SUCH_TOOL) for n in range(6)]],
         GOES_ON,
-    ),
-    # A model that a tool hands its work to (OH-022).
-    "a delegated model that is gone": (
-        [[A, Call("ask", 1, RuntimeError("All models failed: tier fast is not available"))]],
-        Course(halt=(1, "provider_config", "ask")),
     ),
 }
 

@@ -13,10 +13,9 @@ from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
 from langgraph.types import Command
 
 from honcho_fallback import FailureKind, FallbackConfig
-from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
 from tests.helpers.chat_models import alive, candidate, chat, with_fallbacks
-from tests.helpers.chat_runs import SILENT_VERBS, VERBS, Runs
+from tests.helpers.chat_runs import VERBS, Runs
 from tests.helpers.own_rules import of_provider
 from tests.helpers.pairwise import in_turn
 
@@ -24,10 +23,6 @@ pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBe
 
 SWITCHABLE = frozenset(FailureKind) - {FailureKind.CANCELLED}
 ASKING = ["invoke", "ainvoke", "stream", "astream"]
-
-
-class Fatal(Exception):  # noqa: N818 # a name that says nothing
-    """An exception of the program's own."""
 
 
 INTERRUPTS: list[BaseException] = [
@@ -76,41 +71,6 @@ async def test_a_cancellation_of_something_below_is_no_cancelled_call(verb: str)
     """Nobody cancelled the task: the backup is asked, though LangChain takes it for an answer."""
     model: Any = FallbackChatModel(chat("primary", asyncio.CancelledError()), alive())
     assert await VERBS[verb](model, "hi") == "from backup"
-
-
-async def test_a_cancellation_that_a_client_disguises_stays_one() -> None:
-    """Some SDKs turn it into a connection error of theirs; the task knows better."""
-    started = asyncio.Event()
-
-    async def disguise(_asked: Any) -> Any:
-        started.set()
-        try:
-            await asyncio.Event().wait()
-        except asyncio.CancelledError:
-            raise ConnectionResetError from None
-
-    backup = alive()
-    model = FallbackRunnable(RunnableLambda(str, disguise), backup)
-    task = asyncio.create_task(model.ainvoke("hi"))
-    await started.wait()
-    task.cancel()
-    with pytest.raises(asyncio.CancelledError):
-        await task
-    assert backup.asked == []
-
-
-ALL = VERBS | SILENT_VERBS
-
-
-@in_turn(verb=ALL, error=[StatusError(400), Fatal("own"), ValueError("bug")])
-async def test_what_another_model_cannot_mend_comes_out(error: Exception, verb: str) -> None:
-    """A bad request and the program's own errors: the very object, and nobody else asked."""
-    model = FallbackChatModel(chat("primary", error), alive())
-    with pytest.raises(type(error)) as caught:
-        await ALL[verb](model, "hi", {})
-    assert caught.value is error
-    assert len(candidate(model, 0).asked) == 1
-    assert candidate(model, 1).asked == []
 
 
 PAGE = httpx.Request("GET", "https://gateway.example/run")

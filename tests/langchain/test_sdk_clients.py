@@ -75,29 +75,18 @@ class Awaited(Refreshed):
 async def test_a_401_refreshes_once_and_asks_the_same_model_again(
     providers: ProviderServer, name: str, verb: str
 ) -> None:
-    """With the new key, and without the fallback; the next call begins with it."""
-    up, backup = serve(providers, name, "hello", key=NEW), alive()
-    credential = Refreshed()
-    model = FallbackChatModel(model_at(up, api_key="own"), backup, credentials=[credential])
-    for _ in range(2):
-        assert await EVERY_VERB[verb](model, "hi") == "hello"
-    assert keys(up) == [OLD, NEW, NEW]
-    assert credential.refreshed == 1
-    assert backup.asked == []
+    """With the new key, and without the fallback; the next call begins with it.
 
-
-@pytest.mark.parametrize(
-    "verb", ["ainvoke", "astream", "abatch", "astream_events v3", "agenerate"]
-)
-@each_provider
-async def test_an_async_credential_is_awaited(
-    providers: ProviderServer, name: str, verb: str
-) -> None:
-    """In a task both of its methods may be coroutines."""
-    up, credential = serve(providers, name, "hello", key=NEW), Awaited()
-    model = FallbackChatModel(model_at(up), credentials=[credential])
-    assert await EVERY_VERB[verb](model, "hi") == "hello"
-    assert (keys(up), credential.refreshed) == ([OLD, NEW], 1)
+    In a task both of the credential's methods may be coroutines.
+    """
+    for kind in (Refreshed, Awaited) if verb.startswith("a") else (Refreshed,):
+        up, backup, credential = serve(providers, name, "hello", key=NEW), alive(), kind()
+        model = FallbackChatModel(model_at(up, api_key="own"), backup, credentials=[credential])
+        for _ in range(2):
+            assert await EVERY_VERB[verb](model, "hi") == "hello"
+        assert keys(up) == [OLD, NEW, NEW]
+        assert credential.refreshed == 1
+        assert backup.asked == []
 
 
 @pytest.mark.parametrize("verb", ["invoke", "stream", "generate"])

@@ -22,7 +22,6 @@ from tests.helpers.chat_models import (
     candidate,
     chat,
     dead,
-    failing_over,
     gemini,
     gpt,
     model_at,
@@ -52,38 +51,28 @@ def summed(chunks: list[AIMessageChunk]) -> AIMessageChunk:
 
 @pytest.mark.parametrize("verb", STREAMS)
 async def test_nothing_of_a_failed_stream_is_seen(verb: str) -> None:
-    """Its empty chunks are held back, so one message comes out, with one id and one end."""
+    """Its empty chunks are held back, so one message comes out, with one id and one end.
+
+    The mark stands on the last chunk alone: two would be merged into something wrong. The run
+    ends with the sum, so that tracers show what was said, with the usage.
+    """
+    runs = Runs()
     model = FallbackChatModel(chat("primary", ["", StatusError(503)]), alive())
 
-    chunks = await chunks_of(model, verb)
+    chunks = await chunks_of(model, verb, {"callbacks": [runs]})
 
-    assert "".join(chunk.text for chunk in chunks) == "from backup"
     assert len({chunk.id for chunk in chunks}) == 1
     assert [chunk.chunk_position for chunk in chunks].count("last") == 1
     assert chunks[-1].chunk_position == "last"
-    assert candidate(model, 0).closed == ["left"]
-    assert candidate(model, 1).closed == ["whole"]
-
-
-@pytest.mark.parametrize("verb", STREAMS)
-async def test_the_sum_of_a_stream_says_who_answered_once(verb: str) -> None:
-    """The mark stands on the last chunk alone: two would be merged into something wrong.
-
-    The run ends with that sum, so that tracers show what was said, with the usage.
-    """
-    runs = Runs()
-    chunks = await chunks_of(failing_over(), verb, {"callbacks": [runs]})
-
+    assert (candidate(model, 0).closed, candidate(model, 1).closed) == (["left"], ["whole"])
     assert ["fallback" in chunk.response_metadata for chunk in chunks].count(True) == 1
     for whole in (summed(chunks), runs.check().output):
         assert isinstance(whole, AIMessageChunk)
         assert (whole.text, whole.usage_metadata) == ("from backup", USAGE)
         told = whole.response_metadata["fallback"]
         assert (told["is_fallback"], told["model"]) == (True, "backup")
-        assert [one["target"] for one in told["attempts"]] == [
-            "scripted/primary",
-            "scripted/backup",
-        ]
+        targets = [one["target"] for one in told["attempts"]]
+        assert targets == ["scripted/primary", "scripted/backup"]
 
 
 @pytest.mark.parametrize(
