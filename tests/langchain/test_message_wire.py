@@ -8,12 +8,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from langchain_anthropic import ChatAnthropic
-from langchain_core.messages import (
-    AIMessage,
-    BaseMessage,
-    HumanMessage,
-)
+from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from langchain_core.messages.tool import tool_call
 from langchain_openai import ChatOpenAI
 
@@ -24,21 +21,13 @@ from honcho_fallback_langchain._message_history import Reader, for_provider
 from tests.helpers.chat_models import NOWHERE, ScriptedChat, claude, gpt
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ResponsesRules
-from tests.helpers.wire import (
-    message_answer,
-    response_text,
-    responses_answer,
-    text_block,
-)
+from tests.helpers.wire import message_answer, response_text, responses_answer, text_block
 
 if TYPE_CHECKING:
     from langchain_core.language_models import LangSmithParams
 
     from tests.helpers.provider import ProviderServer
     from tests.helpers.wire import Json
-
-
-# --- two accounts of one API
 
 
 def test_an_id_of_a_response_is_no_other_accounts(providers: ProviderServer) -> None:
@@ -117,33 +106,26 @@ def kept(message: AIMessage, position: int, *candidates: Any) -> bool:
     return sent is message
 
 
-def test_signed_thinking_goes_back_to_a_primary_of_another_name(
-    providers: ProviderServer,
+@pytest.mark.parametrize("form", ["messages", "responses"])
+def test_thoughts_go_back_to_a_primary_of_another_name(
+    providers: ProviderServer, form: str
 ) -> None:
-    """A provider that serves Anthropic's models reads what it wrote, and refuses nothing."""
-    provider = providers.new("anthropic", rules=AnthropicRules())
-    thinking = {"type": "thinking", "thinking": "Hm.", "signature": "signed"}
-    provider.reply(Reply(body=message_answer(thinking, text_block("Hi."))))
-    primary = Mantle(model="claude-sonnet-5", api_key="k", base_url=provider.url, max_tokens=9)
-    model = FallbackChatModel(primary, gpt())
-    said = model.invoke("Q.")
-    model.invoke([HumanMessage("Q."), said, HumanMessage("And?")])
+    """Who serves Anthropic's models, or speaks OpenAI's protocol, reads what it wrote itself."""
+    if form == "messages":
+        provider = providers.new("anthropic", rules=AnthropicRules())
+        thought: Json = {"type": "thinking", "thinking": "Hm.", "signature": "signed"}
+        provider.reply(Reply(body=message_answer(thought, text_block("Hi."))))
+        given: Json = {"model": "claude-sonnet-5", "api_key": "k", "max_tokens": 9}
+        model = FallbackChatModel(Mantle(base_url=provider.url, **given), gpt())
+    else:
+        provider = providers.new("openai", rules=ResponsesRules())
+        provider.reply(Reply(body=responses_answer(REASONING, response_text("Hi.", "msg_1"))))
+        given = {"use_responses_api": True, "output_version": "responses/v1"}
+        model = FallbackChatModel(cloud(base_url=provider.url, **given), claude())
+    model.invoke([HumanMessage("Q."), model.invoke("Q."), HumanMessage("And?")])
     assert provider.refused == []
-    assert provider.bodies[-1]["messages"][1]["content"][0] == thinking
-
-
-def test_reasoning_goes_back_to_a_primary_of_another_name(providers: ProviderServer) -> None:
-    """A provider that speaks OpenAI's protocol gets its encrypted reasoning back."""
-    provider = providers.new("openai", rules=ResponsesRules())
-    provider.reply(Reply(body=responses_answer(REASONING, response_text("Hi.", "msg_1"))))
-    model = FallbackChatModel(
-        cloud(base_url=provider.url, use_responses_api=True, output_version="responses/v1"),
-        claude(),
-    )
-    said = model.invoke("Q.")
-    model.invoke([HumanMessage("Q."), said, HumanMessage("And?")])
-    assert provider.refused == []
-    assert "encrypted_content" in str(provider.bodies[-1])
+    body = str(provider.bodies[-1])
+    assert ("'signature': 'signed'" if form == "messages" else "encrypted_content") in body
 
 
 def test_accounts_that_share_a_format_get_their_own_answers_alone() -> None:

@@ -35,35 +35,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 
-def broken() -> ScriptedChat:
-    return ScriptedChat(model="broken", script=[[StatusError(503)]], temperature=0.1)
-
-
-def healthy() -> ScriptedChat:
-    return ScriptedChat(model="healthy", script=[["good ", "morning"]], temperature=0.7)
-
-
-VERBS = {verb.__name__: verb for verb in (invoke, ainvoke, stream, astream)}
-
-
-def told(heard: ContentListener, what: str) -> list[Any]:
-    return [value for one in heard.contents if (value := getattr(one, what)) is not None]
-
-
-@pytest.mark.parametrize("verb", VERBS)
-async def test_an_observer_hears_input_parameters_output_and_usage(verb: str) -> None:
-    """Each verb tells what was asked, each model's parameters, the answer, and what it cost."""
-    heard = ContentListener()
-    model = FallbackChatModel(broken(), healthy(), observers=[heard])
-    await VERBS[verb](model, "hello")
-    assert told(heard, "input") == ["hello"]
-    assert told(heard, "parameters") == [{"temperature": 0.1}, {"temperature": 0.7}]
-    (output,) = told(heard, "output")
-    chunks = output if isinstance(output, tuple) else [output]
-    assert "".join(chunk.text for chunk in chunks) == "good morning"
-    assert heard.record.usage == USAGE
-
-
 WITH_A_CACHE: dict[str, Any] = {
     "a model": lambda models, observer: FallbackChatModel(*models, observers=[observer]),
     "chains": lambda models, observer: with_fallbacks(
@@ -106,7 +77,7 @@ def test_a_stream_is_asked_for_its_usage_where_somebody_wants_to_know() -> None:
     for observers, chosen in (([listener], None), ([listener], False), ([], None)):
         options = {} if chosen is None else {"stream_usage": chosen}
         model = Switched(script=[["yes"]], **options)
-        list(FallbackChatModel(model, healthy(), observers=observers).stream("hello"))
+        list(FallbackChatModel(model, alive(), observers=observers).stream("hello"))
     assert wanted == [True, False, None]
 
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, TypedDict
+from typing import Any
 
 import pytest
 from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.messages import AIMessageChunk, HumanMessage
-from langchain_core.runnables import RunnableConfig, RunnableLambda
-from langgraph.graph import END, START, StateGraph
-from langgraph.graph.message import add_messages
+from langchain_core.runnables import RunnableLambda
+from langgraph.graph import START, MessagesState, StateGraph
 
 from honcho_fallback import FallbackExhausted, StreamInterrupted
 from honcho_fallback.testing import StatusError
@@ -59,7 +58,10 @@ async def test_where_langchain_opens_the_run_there_is_one(verb: str) -> None:
 
 @pytest.mark.parametrize("verb", VERBS)
 async def test_a_later_attempt_says_from_its_start_what_went_before(verb: str) -> None:
-    """Class names, kinds and statuses; the provider's own words may quote a prompt."""
+    """Class names, kinds and statuses; the provider's own words may quote a prompt.
+
+    The same target asked again says its number, and that it is no fallback.
+    """
     runs = Runs()
     failed = StatusError(429)
     failed.args = (SECRET,)
@@ -85,17 +87,11 @@ async def test_a_later_attempt_says_from_its_start_what_went_before(verb: str) -
     }
     assert SECRET not in str([run.metadata for run in runs.all.values()])
 
-
-async def test_asking_the_same_target_again_is_no_fallback() -> None:
-    """The second attempt on the last target says its number, and whether it is the primary."""
     runs = Runs()
-    model = FallbackChatModel(chat("only", StatusError(503), "late"))
-
-    answer = model.with_fallback_config(wait=0).invoke("hi", {"callbacks": [runs]})
-
-    assert answer.response_metadata["fallback"]["is_fallback"] is False
-    assert runs.models[1].metadata["is_fallback"] is False
-    assert runs.models[1].metadata["fallback_attempt"] == 2
+    alone = FallbackChatModel(chat("only", StatusError(503), "late"), wait=0)
+    assert await VERBS[verb](alone, "hi", {"callbacks": [runs]}) == "late"
+    again = runs.models[1].metadata
+    assert (again["is_fallback"], again["fallback_attempt"]) == (False, 2)
 
 
 @pytest.mark.parametrize("verb", VERBS)
@@ -163,23 +159,12 @@ async def test_usage_is_counted_once(verb: str) -> None:
     assert told.usage_metadata == {"backup": USAGE}
 
 
-class State(TypedDict):
-    messages: Annotated[list[Any], add_messages]
-
-
 def graph(model: Any) -> Any:
     """Make a graph of one node that asks a model, as agents do."""
-
-    def ask(state: State, config: RunnableConfig) -> State:
-        return {"messages": [model.invoke(state["messages"], config)]}
-
-    async def aask(state: State, config: RunnableConfig) -> State:
-        return {"messages": [await model.ainvoke(state["messages"], config)]}
-
-    built = StateGraph(State)
-    built.add_node("ask", RunnableLambda(ask, aask))
+    given: Any = RunnableLambda(lambda state: state["messages"])
+    built: Any = StateGraph(MessagesState)
+    built.add_node("ask", given | model | (lambda answer: {"messages": [answer]}))
     built.add_edge(START, "ask")
-    built.add_edge("ask", END)
     return built.compile()
 
 

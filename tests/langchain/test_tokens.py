@@ -20,7 +20,7 @@ from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, Fal
 from tests.helpers import wire
 from tests.helpers.agents import agent
 from tests.helpers.chat_models import ScriptedChat, alive, chat, dead, model_at
-from tests.helpers.chat_runs import Runs
+from tests.helpers.chat_runs import VERBS, Runs
 from tests.helpers.idle_loop import IdleLoop
 from tests.helpers.pairwise import in_turn
 from tests.helpers.provider import Reply
@@ -155,15 +155,6 @@ AGENTS: dict[str, Any] = {
 
 
 @in_turn(kind=AGENTS, reader=READERS)
-async def test_nothing_of_a_failed_attempt_is_shown(reader: str, kind: str) -> None:
-    """A reader of an agent sees the tokens of the attempt that answered, each once, in order."""
-    seen: list[str] = []
-    models = talking("primary", ["", StatusError(503)]), talking("backup", ["from ", "backup"])
-    await READERS[reader](AGENTS[kind](*models), seen)
-    assert [text for text in seen if text] == ["from ", "backup"]
-
-
-@in_turn(kind=AGENTS, reader=READERS)
 async def test_after_content_a_break_is_an_interruption(reader: str, kind: str) -> None:
     """What was shown stands in the error, and nobody is asked to say it again."""
     seen: list[str] = []
@@ -202,11 +193,7 @@ async def test_every_run_ends_once_whoever_listens(verb: str, streaming: bool) -
         validate=lambda answer: answer.text == "yes",
     )  # fmt: skip
     runs, written = Runs(), Console()
-    config: Any = {"callbacks": [runs, written]}
-    if verb == "invoke":
-        model.invoke("hi", config)
-    else:
-        await model.ainvoke("hi", config)
+    await VERBS[verb](model, "hi", {"callbacks": [runs, written]})
     assert runs.check().ends == ["end"]
     assert [run.ends for run in runs.models] == [["error"], ["error"], ["end"]]
     assert written.ends == ["error", "error", "end"]
@@ -225,17 +212,7 @@ async def test_the_runs_of_a_chain_end_before_it(verb: str) -> None:
     model = FallbackRunnable(
         chat("a", "", disable_streaming=True) | RunnableLambda(fail), talking("b", "yes") | late
     )
-    config: Any = {"callbacks": [runs]}
-    match verb:
-        case "invoke":
-            answer = model.invoke("hi", config)
-        case "ainvoke":
-            answer = await model.ainvoke("hi", config)
-        case "stream":
-            (answer,) = model.stream("hi", config)
-        case _:
-            (answer,) = [one async for one in model.astream("hi", config)]
-    assert answer == "yes"
+    assert await VERBS[verb](model, "hi", {"callbacks": [runs]}) == "yes"
     assert runs.check().ends == ["end"]
     assert [run.ends for run in runs.models] == [["error"], ["end"]]
     assert isinstance(runs.models[0].error, StatusError)
@@ -326,21 +303,24 @@ def thought(text: str) -> AIMessageChunk:
 
 
 @in_turn(reader=READERS, kind=AGENTS)
-async def test_a_thought_is_shown_with_the_first_word(
+async def test_nothing_of_a_failed_attempt_is_shown(
     providers: ProviderServer, reader: str, kind: str
 ) -> None:
-    """It settles nothing: of an attempt that fails while it thinks nobody sees anything.
+    """A reader of an agent sees the tokens of the attempt that answered, each once, in order.
 
-    A budget that went into thought is a failure, too: readers see the next model alone.
+    A thought settles nothing: of an attempt that fails while it thinks nobody sees anything. A
+    budget that went into thought is a failure, too.
     """
     thinker = providers.new("anthropic")
     thought_of = {"type": "thinking", "thinking": "hm, well", "signature": "s"}
     thinker.standing = Reply(body=wire.message_answer(thought_of, stop="max_tokens"))
+    empty = talking("primary", ["", StatusError(503)])
     lost = talking("primary", [thought("hm"), thought("..."), StatusError(503)])
-    for primary in (lost, model_at(thinker)):
+    for primary in (empty, lost, model_at(thinker)):
         seen: list[Any] = []
         await READERS[reader](AGENTS[kind](primary, talking("backup", ["from ", "backup"])), seen)
-        assert "".join(text for text in seen if isinstance(text, str)) == "from backup"
+        texts = [text for text in seen if isinstance(text, str) and text]
+        assert texts == ["from ", "backup"]
     assert len(thinker.requests) == 1
 
 
