@@ -59,22 +59,24 @@ def alive() -> list[Any]:
     return [one for one in gc.get_objects() if type(one) in {RouterCall, FallbackRun}]
 
 
-def _call(router: Any, way: str) -> None:
+async def call(router: Any, way: str, asks: str = "async") -> None:
+    """Ask, and read a stream to its end or its first chunk."""
+    asked = {**ASKED, "stream": way != "answered"}
     with suppress(openai.APIError):
-        answer = router.completion(**ASKED, stream=way != "answered")
-        for _ in answer if way != "answered" else ():
-            if way == "left":
-                break
-
-
-async def _acall(router: Any, way: str) -> None:
-    with suppress(openai.APIError):
-        answer = await router.acompletion(**ASKED, stream=way != "answered")
-        if way != "answered":
-            async with aclosing(answer) as chunks:
-                async for _ in chunks:
-                    if way == "left":
-                        break
+        answer = (
+            router.completion(**asked) if asks == "sync" else await router.acompletion(**asked)
+        )
+        if way == "answered":
+            return
+        if asks == "sync":
+            for _ in answer:
+                if way == "left":
+                    break
+            return
+        async with aclosing(answer) as chunks:
+            async for _ in chunks:
+                if way == "left":
+                    break
 
 
 WAYS = ("answered", "streamed", "left")
@@ -97,34 +99,24 @@ def endings(providers: ProviderServer) -> Iterator[None]:
         yield
 
 
+@pytest.mark.parametrize("asks", ["sync", "async"])
 def test_an_ended_call_is_not_alive(
-    bench: Any, providers: ProviderServer, keeper: ContextKeeper
+    asks: str, bench: Any, providers: ProviderServer, run: Any, keeper: ContextKeeper
 ) -> None:
-    """A context that was copied during a call does not keep it."""
-    router, _ = bench.managed()
-    before = alive()
-    for way in WAYS:
-        for _ in endings(providers):
-            _call(router, way)
-            # A stream that was left closes its connection when it is collected; inside the pool's
-            # lock, while the next request takes one, it would wait for that lock for ever.
-            gc.collect()
-    assert len(keeper.contexts) >= 3 * len(ENDINGS)
-    assert len(alive()) == len(before)
+    """A context that was copied during a call does not keep it.
 
-
-def test_an_ended_async_call_is_not_alive(
-    bench: Any, providers: ProviderServer, run: Any, keeper: ContextKeeper
-) -> None:
-    """Nor do LiteLLM's workers and connections keep it, while their loop runs."""
+    Nor do LiteLLM's workers and connections, while their loop runs.
+    """
     router, _ = bench.managed()
 
     async def inside() -> None:
         before = alive()
         for way in WAYS:
             for _ in endings(providers):
-                await asyncio.create_task(_acall(router, way))
-        gc.collect()
+                await call(router, way, asks)
+                # A stream that was left closes its connection when it is collected; inside the
+                # pool's lock, while the next request takes one, it would wait for it for ever.
+                gc.collect()
         await asyncio.sleep(0)  # the loop closes generators that were collected
         assert len(keeper.contexts) >= 3 * len(ENDINGS)
         assert len(alive()) == len(before)
@@ -148,7 +140,7 @@ def test_a_cancelled_call_is_not_alive(
 
     async def inside() -> None:
         before = alive()
-        task = asyncio.create_task(_acall(router, way))
+        task = asyncio.create_task(call(router, way))
         await asyncio.to_thread(asked.wait, 10)
         task.cancel()
         with suppress(asyncio.CancelledError):

@@ -101,6 +101,36 @@ def results_of(message: Any) -> list[Json]:
     ]
 
 
+def goes_there_and_back(
+    primary: Provider,
+    fallback: Provider,
+    ask: Callable[[list[Any]], Any],
+    answered: Callable[[Any], list[Any]],
+) -> None:
+    """Ask the one that calls both tools, and then, with the results, the other; both ways round.
+
+    Args:
+        primary: Asked first; it is down when the results of its calls are there.
+        fallback: Answers then, and calls both tools the second time.
+        ask: Asks the chain, and returns an answer.
+        answered: Makes of an answer what goes into the history, with the results of its calls.
+    """
+    history = [QUESTION, *answered(ask([QUESTION]))]
+    before = str(history)
+    primary.fail(503, times=1)
+    assert "In Lima." in str(ask(history))  # the fallback's
+    assert str(history) == before
+    sent = json.dumps(fallback.bodies)
+    assert all(text in sent for text in ("Let me see.", "Lima: 21", "Oslo: 21"))
+    assert not [secret for secret in SECRETS if secret in sent]
+
+    primary.fail(503, times=1)
+    history = [QUESTION, *answered(ask([QUESTION]))]  # the fallback calls both tools
+    assert "In Lima." in str(ask(history))  # the primary's
+    assert not primary.refused + fallback.refused
+    assert len(fallback.requests) == 2
+
+
 @pytest.mark.parametrize("asks", ["sync", "async"])
 @pytest.mark.parametrize(("here", "there"), [*permutations(CHATS, 2)])
 def test_a_chat_goes_on_at_another_provider_and_comes_back(
@@ -117,7 +147,6 @@ def test_a_chat_goes_on_at_another_provider_and_comes_back(
             deployment["litellm_params"].update(thinking=thinking, max_tokens=4096)
         servers.append(server)
         models.append(deployment)
-    primary, fallback = servers
     router, _ = bench.managed(models=models)
 
     def ask(history: list[Any]) -> Any:
@@ -129,23 +158,7 @@ def test_a_chat_goes_on_at_another_provider_and_comes_back(
         )
         return answer.choices[0].message
 
-    history: list[Any] = [QUESTION]
-    history.append(ask(history))  # the primary calls both tools
-    history += results_of(history[-1])
-    before = json.dumps([dict(one) for one in history], default=str)
-    primary.fail(503, times=1)
-    assert ask(history).content == "In Lima."  # the fallback's
-    assert json.dumps([dict(one) for one in history], default=str) == before
-    sent = json.dumps(fallback.bodies)
-    assert all(text in sent for text in ("Let me see.", "Lima: 21", "Oslo: 21"))
-    assert not [secret for secret in SECRETS if secret in sent]
-
-    primary.fail(503, times=1)
-    history = [QUESTION, ask([QUESTION])]  # the fallback calls both tools
-    history += results_of(history[-1])
-    assert ask(history).content == "In Lima."  # the primary's
-    assert not primary.refused + fallback.refused
-    assert len(fallback.requests) == 2
+    goes_there_and_back(*servers, ask, lambda message: [message, *results_of(message)])
 
 
 def goes_on_at_the_fallback(bench: Bench, primary: Provider, models: list[Json]) -> None:
@@ -219,7 +232,10 @@ def test_ids_of_calls_are_made_valid(bench: Bench) -> None:
 def test_a_history_of_responses_goes_on_at_another_provider_and_comes_back(
     bench: Bench, here: str
 ) -> None:
-    """Items of OpenAI's go to Anthropic without their reasoning, and LiteLLM's to OpenAI."""
+    """Items of OpenAI's go to Anthropic without their reasoning, and LiteLLM's to OpenAI.
+
+    Claude is asked to reason by LiteLLM, and refuses it behind calls of another.
+    """
     kinds: dict[str, tuple[str, Any, Json]] = {
         "openai": ("openai/gpt-5.5", ResponsesRules(), responses_calls()),
         "anthropic": ("anthropic/claude-sonnet-4-5", AnthropicRules(), anthropic_calls()),
@@ -229,39 +245,28 @@ def test_a_history_of_responses_goes_on_at_another_provider_and_comes_back(
     (primary, fallback), models = zip(*members, strict=True)
     router, _ = bench.managed(models=[*models])
     tool = {"type": "function", **FUNCTION}
+    options: Json = {"tools": [tool], "reasoning": {"effort": "low"}, "max_output_tokens": 2048}
 
     def ask(history: list[Any]) -> Any:
-        return run_async(router.aresponses(model="deriver", input=history, tools=[tool]))
+        asked = router.aresponses(model="deriver", input=history, **options)
+        return run_async(asked).output
 
-    def answered(answer: Any) -> list[Any]:
-        calls = [item for item in answer.output if item.type == "function_call"]
-        return [
-            # LiteLLM turns dicts alone into messages.
-            *(item.model_dump(exclude_none=True) for item in answer.output),
-            *(
-                {
-                    "type": "function_call_output",
-                    "call_id": call.call_id,
-                    "output": f"{city}: 21",
-                }
-                for call, city in zip(calls, CITIES, strict=True)
-            ),
+    def answered(output: Any) -> list[Any]:
+        calls = [item.call_id for item in output if item.type == "function_call"]
+        results = [
+            {"type": "function_call_output", "call_id": call_id, "output": f"{city}: 21"}
+            for call_id, city in zip(calls, CITIES, strict=True)
         ]
+        # LiteLLM turns dicts alone into messages.
+        return [*(item.model_dump(exclude_none=True) for item in output), *results]
 
-    history = [QUESTION, *answered(ask([QUESTION]))]  # the primary calls both tools
-    assert "In Lima." in str(ask(history).output)  # which may have its reasoning back
+    # Who wrote it may have its reasoning back.
+    assert "In Lima." in str(ask([QUESTION, *answered(ask([QUESTION]))]))
     assert "secret" in json.dumps(primary.bodies)
-    primary.fail(503, times=1)
-    assert "In Lima." in str(ask(history).output)  # the fallback's
-    sent = json.dumps(fallback.bodies)
-    assert all(text in sent for text in ("Let me see.", "Lima: 21", "Oslo: 21"))
-    assert "secret" not in sent
-
-    primary.fail(503, times=1)
-    history = [QUESTION, *answered(ask([QUESTION]))]  # the fallback calls both tools
-    assert "In Lima." in str(ask(history).output)  # the primary's
-    assert not primary.refused + fallback.refused
-    assert len(fallback.requests) == 2
+    goes_there_and_back(primary, fallback, ask, answered)
+    claude = primary if here == "anthropic" else fallback
+    others_calls = ["call_0" in json.dumps(body) for body in claude.bodies]
+    assert ["thinking" not in body for body in claude.bodies] == others_calls
 
 
 def test_a_history_of_messages_goes_on_at_another_provider_and_comes_back(bench: Bench) -> None:
@@ -285,34 +290,5 @@ def test_a_history_of_messages_goes_on_at_another_provider_and_comes_back(bench:
         ]
         return [{"role": "assistant", "content": content}, {"role": "user", "content": results}]
 
-    history: list[Any] = [QUESTION, *answered(ask([QUESTION]))]  # the primary calls both tools
-    primary.fail(503, times=1)
-    assert "In Lima." in str(ask(history))  # the fallback's
-    assert "secret" not in json.dumps(fallback.bodies)
-
-    primary.fail(503, times=1)
-    history = [QUESTION, *answered(ask([QUESTION]))]  # the fallback calls both tools
-    assert "In Lima." in str(ask(history))  # the primary's
-    assert not primary.refused + fallback.refused
+    goes_there_and_back(primary, fallback, ask, answered)
     assert [body.get("thinking") is None for body in primary.bodies] == [False] * 3 + [True]
-
-
-def test_reasoning_of_responses_is_off_behind_calls_of_another(bench: Bench) -> None:
-    """Claude behind the Responses API is asked to reason by LiteLLM, and refuses it there."""
-    primary, first = member(bench, 0, CHATS["anthropic"][0], AnthropicRules(), anthropic_calls())
-    fallback, second = member(bench, 1, "openai/gpt-5.5", ResponsesRules(), responses_calls())
-    router, _ = bench.managed(models=[first, second])
-    tool = {"type": "function", **FUNCTION}
-    options: Json = {"model": "deriver", "tools": [tool], "reasoning": {"effort": "low"}}
-    options["max_output_tokens"] = 2048
-    primary.fail(503, times=1)
-    answer: Any = run_async(router.aresponses(input=[QUESTION], **options))
-    outputs = [
-        {"type": "function_call_output", "call_id": f"call_{n}", "output": f"{city}: 21"}
-        for n, city in enumerate(CITIES)
-    ]
-    said = [item.model_dump(exclude_none=True) for item in answer.output]
-    answer = run_async(router.aresponses(input=[QUESTION, *said, *outputs], **options))
-    assert "In Lima." in str(answer.output)
-    assert not primary.refused + fallback.refused
-    assert ["thinking" in body for body in primary.bodies] == [True, False]
