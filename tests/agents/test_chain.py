@@ -18,7 +18,7 @@ from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
     from tests.agents.frameworks import Framework
-    from tests.helpers.provider import Provider
+    from tests.helpers.provider import Provider, ProviderServer
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "stream"])
@@ -64,6 +64,19 @@ async def test_a_tool_loop_begins_each_step_at_the_primary(
     assert [turn.outcome for turn in turns] == ["completed"] * 2
     of_calls = [one.turn_id for one in observer.events if isinstance(one, CallRecord)]
     assert list(dict.fromkeys(of_calls)) == [turn.turn_id for turn in turns]
+
+
+async def test_runs_within_a_session_stay(
+    framework: Framework, primary: Provider, fallback: Provider, providers: ProviderServer
+) -> None:
+    """`reset="session"` takes one line around a run; another session begins anew."""
+    primary.fail(503, times=1)
+    chain = chain_of(framework, primary, fallback, reset="session")
+    for session_id in ("s", "s", "another"):
+        with chain.policy.session(session_id):
+            await framework.run(chain)
+    first, second = primary.name, fallback.name
+    assert providers.order == [first, second, second, first]
 
 
 async def test_the_users_objects_stay_as_they_are(

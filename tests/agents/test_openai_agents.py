@@ -160,6 +160,20 @@ async def test_a_session_knows_who_wrote_what(providers: ProviderServer) -> None
     assert primary.refused == []
 
 
+async def test_a_group_of_runs_is_a_session(
+    primary: Provider, fallback: Provider, providers: ProviderServer
+) -> None:
+    """Runs of one conversation have one `group_id`, where the SDK traces."""
+    agents.set_tracing_disabled(False)
+    agents.set_trace_processors([])
+    primary.fail(503, times=1)
+    agent = agents.Agent("a", model=chain_of(primary, fallback, reset="session"))
+    for group in ("chat-1", "chat-1", "chat-2"):
+        await agents.Runner.run(agent, "hi", run_config=agents.RunConfig(group_id=group))
+    first, second = primary.name, fallback.name
+    assert providers.order == [first, second, second, first]
+
+
 async def test_what_the_sdk_cannot_write_for_a_model_goes_to_the_next(
     providers: ProviderServer, listener: Listener
 ) -> None:

@@ -183,30 +183,12 @@ async def test_what_the_program_wants_switches_nothing(
     assert not fallback.requests
 
 
-NEEDS: dict[str, dict[str, Any]] = {
-    "a schema": {"output_type": NativeOutput(City)},
-    "a search": {"capabilities": [NativeTool(WebSearchTool())]},
+SOUND = BinaryContent(data=b"x", media_type="audio/wav")
+NEEDS: dict[str, tuple[Any, dict[str, Any], type[Exception]]] = {
+    "a schema": ("hi", {"output_type": NativeOutput(City)}, UserError),
+    "a search": ("hi", {"capabilities": [NativeTool(WebSearchTool())]}, UserError),
+    "a sound": (["hi", SOUND], {}, NotImplementedError),
 }
-
-
-@pytest.mark.parametrize("needs", NEEDS)
-async def test_what_cannot_be_written_for_a_model_goes_to_the_next(
-    providers: ProviderServer, listener: Listener, needs: str
-) -> None:
-    """Not every model takes a schema, or has a tool; where nobody does, the error says so."""
-    primary, middle, last = (providers.new(name) for name in ("primary", "middle", "last"))
-    primary.fail(503)
-    last.standing = Reply(text='{"city": "Lima"}')
-    place = OpenAIProvider(base_url=middle.url, api_key="key")
-    plain = OpenAIChatModel("m", provider=place, profile={"supports_json_schema_output": False})
-    options = NEEDS[needs]
-    models = SDK.model(primary, api="responses"), plain, SDK.model(last, api="responses")
-    result = await Agent(FallbackModel(*models, observers=[listener]), **options).run("hi")
-    assert "Lima" in str(result.output)
-    assert listener.kinds == ["overloaded", "unsupported", None]
-    with pytest.raises(UserError, match="supported"):
-        await Agent(FallbackModel(plain), **options).run("hi")
-    assert not middle.requests
 
 
 def understood(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -214,22 +196,31 @@ def understood(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
     raise NotImplementedError(len(messages))
 
 
-async def test_what_a_models_own_mapping_refuses_goes_to_the_next(
-    providers: ProviderServer, listener: Listener
+@pytest.mark.parametrize("needs", NEEDS)
+async def test_what_cannot_be_written_for_a_model_goes_to_the_next(
+    providers: ProviderServer, listener: Listener, needs: str
 ) -> None:
-    """Not every model takes sound; a model of the program's that lacks something is a mistake."""
-    fallback = providers.new("fallback")
-    place = AnthropicProvider(base_url=providers.new("claude").url, api_key="key")
-    deaf = AnthropicModel("claude-sonnet-5", provider=place)
-    sound: list[Any] = ["hi", BinaryContent(data=b"x", media_type="audio/wav")]
-    result = await Agent(FallbackModel(deaf, SDK.model(fallback), observers=[listener])).run(sound)
-    assert result.output == f"hello from {fallback.name}"
-    assert listener.records[0].attempts[0].kind == "unsupported"
+    """Not every model takes a schema or sound, or has a tool; where none does, the error says so.
+
+    A model of the program's own that lacks something is a mistake.
+    """
+    primary, middle, last = (providers.new(name) for name in ("primary", "middle", "last"))
+    primary.fail(503)
+    last.standing = Reply(text='{"city": "Lima"}')
+    place = OpenAIProvider(base_url=middle.url, api_key="key")
+    plain = OpenAIChatModel("m", provider=place, profile={"supports_json_schema_output": False})
+    question, options, error = NEEDS[needs]
+    unable, api = (claude(middle), "chat") if needs == "a sound" else (plain, "responses")
+    models = SDK.model(primary, api=api), unable, SDK.model(last, api=api)
+    result = await Agent(FallbackModel(*models, observers=[listener]), **options).run(question)
+    assert "Lima" in str(result.output)
+    assert listener.kinds == ["overloaded", "unsupported", None]
+    with pytest.raises(error, match="support"):
+        await Agent(FallbackModel(unable), **options).run(question)
+    assert not middle.requests
     with pytest.raises(NotImplementedError):
-        await Agent(FallbackModel(deaf)).run(sound)
-    with pytest.raises(NotImplementedError):
-        await Agent(FallbackModel(FunctionModel(understood), SDK.model(fallback))).run("hi")
-    assert len(fallback.requests) == 1
+        await Agent(FallbackModel(FunctionModel(understood), models[2])).run("hi")
+    assert len(last.requests) == 1
 
 
 def look_up(city: str) -> str:
@@ -273,6 +264,20 @@ async def test_two_keys_of_one_address_are_two_accounts(providers: ProviderServe
     assert "of two" not in json.dumps(place.bodies[2])
     await Agent(FallbackModel(second), tools=[look_up]).run("so?", message_history=stored)
     assert "of two" in json.dumps(place.bodies[3])
+
+
+async def test_a_conversation_is_a_session(
+    primary: Provider, fallback: Provider, providers: ProviderServer
+) -> None:
+    """A history brings its conversation's id with it; one that is given another is another."""
+    primary.fail(503, times=1)
+    agent = Agent(chain_of(primary, fallback, reset="session"))
+    history = (await agent.run("hi")).all_messages()
+    await agent.run("and?", message_history=history)
+    await agent.run("and?", message_history=history, conversation_id="another")
+    await agent.run("hi")
+    first, second = primary.name, fallback.name
+    assert providers.order == [first, second, second, first, first]
 
 
 @pytest.mark.parametrize("partial", ["final", "replace"])

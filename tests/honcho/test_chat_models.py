@@ -23,11 +23,9 @@ import pytest
 from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumps
-from langchain_core.tools import tool
 from pydantic import BaseModel, ValidationError
 
 from honcho_fallback import FallbackConfig, FallbackError, StreamInterrupted
-from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import load_chat_models, load_policies
 from tests.helpers import wire
 from tests.helpers.broken_server import WAYS
@@ -559,22 +557,6 @@ def test_a_tool_loop_goes_on_over_two_wires(providers: ProviderServer, primary: 
     assert state["messages"][-1].text == "Lima"
     assert providers.order == [primary, fallback, primary, primary, primary, fallback]
     assert not providers[primary].refused + providers[fallback].refused
-
-
-def test_a_tool_that_fails_like_a_provider_switches_nothing(providers: ProviderServer) -> None:
-    """HOM-044, G-18: a tool's error is the program's own, whatever status it has."""
-
-    @tool
-    def broken(city: str) -> str:
-        """Read one city."""
-        raise StatusError(503)
-
-    call = wire.chat_call("call_1", "broken", LIMA)
-    providers["openai"].reply(Reply(body=wire.chat_answer(None, call)))
-    agent: Any = create_agent(deriver(providers, "openai", "anthropic"), [broken])
-    with pytest.raises(StatusError, match="503"):
-        agent.invoke({"messages": [("user", "Which city is warm?")]})
-    assert providers.order == ["openai"]
 
 
 # LangChain's tracing and the event loop's backend come with the first call, whoever is asked.

@@ -236,6 +236,8 @@ def stay(name: str, said: object, **more: Any) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("config", "method", "asked"),
     [
+        (FallbackConfig(replay="safe"), "completion", {}),
+        (FallbackConfig(replay="safe"), "acompletion", {}),
         (FallbackConfig(must_not_degrade=True), "acompletion", {}),
         (FallbackConfig(wait=0), "acompletion", stay("metadata", True)),
         (FallbackConfig(wait=0), "completion", stay("metadata", "true")),
@@ -244,7 +246,7 @@ def stay(name: str, said: object, **more: Any) -> dict[str, Any]:
         (FallbackConfig(wait=0), "aresponses", stay("litellm_metadata", "true")),
     ],
 )
-def test_judges_and_gates_are_never_the_fallbacks(
+def test_what_is_for_the_primary_alone_is_never_the_fallbacks(
     config: FallbackConfig,
     method: str,
     asked: Any,
@@ -254,7 +256,8 @@ def test_judges_and_gates_are_never_the_fallbacks(
 ) -> None:
     """Not the chain's fallback and not LiteLLM's own, for all calls or as one request says.
 
-    Nothing of it reaches a provider, or the next request.
+    Judges and gates, of which nothing reaches a provider, or the next request; and what may have
+    had an effect.
     """
     providers["primary"].fail(500)
     router, listener = bench.with_a_spare(config)
@@ -267,8 +270,11 @@ def test_judges_and_gates_are_never_the_fallbacks(
     with pytest.raises(openai.APIError) as caught:
         run(ask(**asked))
     assert {*providers.order} == {"primary"}
-    assert listener.record.untried == (("backup", "the call must not degrade"),)
     assert vars(caught.value)["record"] == listener.record
+    if config.replay == "safe":
+        assert listener.record.limit == "replay"
+        return
+    assert listener.record.untried == (("backup", "the call must not degrade"),)
     assert "must_not_degrade" not in str([one.body for one in providers["primary"].requests])
     if asked:
         run(ask())
@@ -322,18 +328,6 @@ def test_a_transport_without_retries_has_no_other_chance(
         ask(router, num_retries=0)
     assert providers.order == ["primary"]
     assert listener.record.outcome == "exhausted"
-
-
-def test_a_request_that_may_have_had_an_effect_is_not_made_again(
-    bench: Any, providers: ProviderServer, ask: Any
-) -> None:
-    """replay="safe": nor by the Router's own fallbacks."""
-    providers["primary"].fail(500)
-    router, _ = bench.with_a_spare(FallbackConfig(replay="safe"))
-    with pytest.raises(litellm.InternalServerError) as caught:
-        ask(router)
-    assert providers.order == ["primary"]
-    assert vars(caught.value)["record"].limit == "replay"
 
 
 @pytest.mark.parametrize("bucket", ["metadata", "litellm_metadata"])
