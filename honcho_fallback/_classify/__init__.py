@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
     from honcho_fallback._classify._rules import Rule
 
-_NOTHING = "nothing says more"
 _DEPTH = 5
 # A window of this many seconds is a used-up quota, not a rate that passes.
 _LONG_WAIT = 3600.0
@@ -53,14 +52,11 @@ def classify(
     """
     if rules:
         require_loaded(rules)
-    error = type(exc).__name__
-    reason = _NOTHING
+    walk = _CauseWalk(exc, type(exc).__name__, rules, set(), only_models)
     try:
-        walk = _CauseWalk(exc, error, rules, set(), only_models)
-        failure = walk.classify(exc)
+        return walk.classify(exc) or walk.plain()
     except Exception:  # noqa: BLE001  a classifier that raises would hide the error that it got
-        failure, reason = None, "the exception could not be read"
-    return failure or Failure.of(Kind.LOCAL, reason=reason, error=error)
+        return walk.plain(reason="the exception could not be read")
 
 
 class _CauseWalk(NamedTuple):
@@ -80,33 +76,27 @@ class _CauseWalk(NamedTuple):
         cls: Any = type(exc)
         by_origin = origin(cls)
         if by_origin is not None and (by_origin.kind is Kind.CANCELLED or not self.rules):
-            return self._plain_failure(by_origin.kind, by_origin.reason)
+            return self.plain(by_origin.kind, by_origin.reason)
         if isinstance(exc, BaseExceptionGroup):
-            nothing = self._plain_failure(Kind.LOCAL, _NOTHING)
             walk = self._replace(depth=self.depth + 1)  # each member had a request of its own
             members = self._unseen(exc.exceptions)
-            failures = [walk._replace(outermost=one).classify(one) or nothing for one in members]
+            failures = [walk._replace(outermost=e).classify(e) or self.plain() for e in members]
             failure = min(failures, key=lambda one: SEVERITY[one.kind], default=None)
             return failure and of_group(exc, failure, failures)
         return self._facts_failure(exc, by_origin)
 
     def _facts_failure(self, exc: BaseException, by_origin: Row | None) -> Failure | None:
         facts = read_facts(exc)
-        rule = default = None
-        if self.rules:
-            default = first_fitting(self.rules, exc, facts, facts.error, default=True)
+        default = first_fitting(self.rules, exc, facts, facts.error, default=True)
         named = default is not None
         row, status = decide(exc, facts, named=named, of_model=self.of_model)
         is_providers = row is not None and row.kind is not Kind.LOCAL
         if is_providers and not (named or self.of_model or facts.document.is_shaped):
-            has_status = facts.error is not None
-            other = other_service(exc, facts.message, facts.text, has_status=has_status)
-            row = other or row
-        if self.rules:
-            rule = first_fitting(self.rules, exc, facts, status)
+            row = other_service(exc, facts) or row
+        rule = first_fitting(self.rules, exc, facts, status)
         failure = None
         if by_origin is not None:
-            failure = self._plain_failure(by_origin.kind, by_origin.reason)
+            failure = self.plain(by_origin.kind, by_origin.reason)
         elif row is None or row.wraps:
             failure = self._cause_failure(exc, row)
         failure = failure or (row and self._failure(row, status, facts))
@@ -125,8 +115,7 @@ class _CauseWalk(NamedTuple):
         for child in self._unseen(children(exc, follow_context=row is not None)):
             failure = walk.classify(child)
             if failure is None and not opaque and isinstance(child, _PROGRAM):
-                reason = "a connection class that hides a mistake of the program"
-                return self._plain_failure(Kind.LOCAL, reason)
+                return self.plain(reason="a connection class that hides a mistake of the program")
             if failure is not None and (failure.by_rule or failure.kind in counts):
                 return failure
         return None
@@ -169,7 +158,7 @@ class _CauseWalk(NamedTuple):
         self, rule: Rule, status: int | None, facts: Facts, known: Failure | None
     ) -> Failure:
         """Call a failure what a user's rule calls it; what the facts say of it stays."""
-        known = known or self._plain_failure(Kind.LOCAL, _NOTHING)
+        known = known or self.plain()
         scope = None if known.scope == KINDS[known.kind].scope else known.scope
         reason = f"{rule.source}: {rule.reason}" if rule.reason else rule.source
         row = Row(rule.kind, reason, reached=known.reached, scope=scope)
@@ -185,5 +174,5 @@ class _CauseWalk(NamedTuple):
         rule = None if failure.by_rule else first_fitting(self.rules, exc, facts, status)
         return failure if rule is None else self._renamed(rule, status, facts, failure)
 
-    def _plain_failure(self, kind: Kind, reason: str) -> Failure:
+    def plain(self, kind: Kind = Kind.LOCAL, reason: str = "nothing says more") -> Failure:
         return Failure.of(kind, reason=reason, error=self.error)

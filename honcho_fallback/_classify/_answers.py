@@ -250,7 +250,7 @@ class _Verdict:
                 continue
             elif text is None and kind not in _TEXTS:
                 self.answered, self.in_pieces = True, in_pieces
-                self.arguments += filter(None, (first(block, _JSON),))
+                self.arguments += () if in_pieces else filter(None, (first(block, _JSON),))
             else:
                 self.answered |= bool(text)
 
@@ -261,13 +261,13 @@ class _Verdict:
             failure = classify(error)
             return failure._replace(reason=f"an error in the answer: {failure.reason}")
         whole = joined(self.chunks) if self.in_pieces and not handed_out else None
-        calls = whole["tool_calls"] if isinstance(whole, dict) else []
-        pieces = [call["arguments"] for call in calls]
-        arguments = pieces if self.in_pieces else self.arguments
+        if isinstance(whole, dict):
+            self.arguments = [call["arguments"] for call in whole["tool_calls"]]
         spent = EMPTY[self.finish].transient is False if self.finish in EMPTY else False
         unended = self.chunks and self.ends and not self.finish
         signs = (
-            not all(map(_is_json, arguments)) and ("(cut arguments)" if spent else "(arguments)"),
+            not all(map(_is_json, self.arguments))
+            and ("(cut arguments)" if spent else "(arguments)"),
             self.finish,
             self.refused and not handed_out and "refusal",
             unended and (needs_finish or not self.answered) and "(unended)",

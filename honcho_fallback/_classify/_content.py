@@ -163,7 +163,6 @@ def carries(value: Any, without: frozenset[str] = frozenset()) -> bool:
 
 
 def is_thought(block: Any) -> bool:
-    """Tell whether a block of content is thinking, which is no answer."""
     kind = first(block, KIND)
     return kind in _SILENT or (kind is None and find(block, "thought") is True)
 

@@ -162,8 +162,7 @@ def read_facts(exc: BaseException) -> Facts:
         document.add_text(message)
     message = " ".join(document.texts) or message
     stated = (*map(own.get, _STATUSES), answer.get("status_code"), answer.get("status"))
-    numbers = (as_status(value) for value in stated if value is not None)
-    status = next(filter(None, numbers), None)
+    status = next(filter(None, map(as_status, stated)), None)
     error = status if status is not None and status >= 400 else None
     code = inner = None
     codes: list[str] = []
@@ -224,7 +223,6 @@ def _raised_document(exc: BaseException) -> dict[str, Any] | None:
 
 
 def as_status(value: Any) -> int | None:
-    """Read a status from an int or a digit string of 100 to 599; a bool is none."""
     if isinstance(value, str) and _STATUS.fullmatch(value):
         value = int(value)
     known = isinstance(value, int) and not isinstance(value, bool) and 100 <= value <= 599
@@ -232,7 +230,6 @@ def as_status(value: Any) -> int | None:
 
 
 def message_of(exc: BaseException) -> str:
-    """Return an exception's own text, empty where it cannot be read."""
     try:
         args = exc.args
         return args[0] if len(args) == 1 and type(args[0]) is str else str(exc)

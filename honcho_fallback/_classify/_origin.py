@@ -13,7 +13,7 @@ import re
 import sys
 from functools import lru_cache
 from traceback import walk_tb
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify._read import called, plain
 from honcho_fallback._classify._tables import ENDINGS, ERRNOS, NAMES, ORIGINS, WORDS, Row
@@ -21,15 +21,17 @@ from honcho_fallback._classify._texts import Vocabulary
 from honcho_fallback._values.failure import SEVERITY
 from honcho_fallback._values.failure import FailureKind as Kind
 
+if TYPE_CHECKING:
+    from honcho_fallback._classify._facts import Facts
+
 _SDKS, _CLIENTS, _FRAMEWORKS = (WORDS[name] for name in ("sdks", "clients", "frameworks"))
 _KNOWN = _SDKS | _CLIENTS | _FRAMEWORKS
 _MODELS = _SDKS.keys() | _FRAMEWORKS.keys()
 # Services are reached by the name of their library, too; these two name hosts of everything.
-_OTHERS = {key for key, row in ORIGINS.items() if row.kind is Kind.LOCAL and key.isalpha()}
-_LIBRARIES = _OTHERS - {"docker", "kubernetes"}
+_LOCAL = {key for key, row in ORIGINS.items() if row.kind is Kind.LOCAL and key.isalpha()}
 _VOCABULARY = Vocabulary(
     {name: [*WORDS[name]] for name in ("subject", "owner", "services")}
-    | {"addresses": [*WORDS["resources"], *_LIBRARIES]}
+    | {"addresses": [*WORDS["resources"], *_LOCAL - {"docker", "kubernetes"}]}
 )
 _MODEL, _OWNER, _SERVICE, _ADDRESS = 1, 2, 4, 8
 _HOSTS, _VERSIONED = WORDS["hosts"], WORDS["versioned_endpoints"]
@@ -139,22 +141,21 @@ def speaks_of_models(text: str) -> bool:
     return _speaks(text, _MODEL)
 
 
-def other_service(exc: BaseException, message: str, text: str, *, has_status: bool) -> Row | None:
+def other_service(exc: BaseException, facts: Facts) -> Row | None:
     """Say why an error is another service's, or None: only a general client's may be one.
 
     Its request brings no prompt, or its address is called after such a service and the answer
-    does not speak of models. Where there is no address, the words say it. The message is its own
-    text or that of its body; the text has the codes, too, and is read by its words.
+    does not speak of models. Where there is no address, the words say it.
     """
     cls: Any = type(exc)
     # A general client's class, or a built-in one, which quotes those.
     anybodys = cls.__module__ == "builtins" or not _CLIENTS.keys().isdisjoint(_packages(cls))
-    if not (anybodys and not is_sdk(cls)) and (has_status or may_speak(cls)):
+    if not (anybodys and not is_sdk(cls)) and (facts.error or may_speak(cls)):
         return None
-    method, address, content = _request(exc, message)
-    parts = _URL.match(address)
+    method, address, content = _request(exc, facts.message)
+    parts, of_models = _URL.match(address), speaks_of_models(facts.text)
     if parts is None:
-        return _OTHER_WORDS if _speaks(text, _SERVICE) and not speaks_of_models(text) else None
+        return _OTHER_WORDS if _speaks(facts.text, _SERVICE) and not of_models else None
     scheme, host, path = map(str.lower, parts.groups())
     if _is_inference(host, re.split("[/:?]", path)) or _ASKING.search(content):
         return None
@@ -162,7 +163,7 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     is_read = method.upper() in _BODILESS if method else re.search(r"(\?|\.[a-z]{2,5})$", path)
     names = re.sub("[^a-z]+", " ", f"{scheme} {host} {path}")
     ends_there = path.rpartition("/")[2] in WORDS["collections"]
-    is_named = (ends_there or _speaks(names, _SERVICE | _ADDRESS)) and not speaks_of_models(text)
+    is_named = (ends_there or _speaks(names, _SERVICE | _ADDRESS)) and not of_models
     return _OTHER_ADDRESS if is_read or is_named else None
 
 

@@ -98,7 +98,6 @@ def find(part: Any, path: str) -> Any:
 
 
 def first(part: Any, paths: tuple[str, ...]) -> Any:
-    """Return what the first path that leads anywhere leads to, or None."""
     for path in paths:
         value = find(part, path)
         if value is not None:

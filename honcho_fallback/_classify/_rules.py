@@ -152,20 +152,15 @@ def load_rules(given: RulesSource) -> tuple[Rule, ...]:
     Raises:
         FallbackConfigError: A file or a rule is wrong; a line for each mistake.
     """
-    rules: list[Rule] = []
-    problems: list[str] = []
+    read: list[Rule | FallbackConfigError] = []
     for number, source in enumerate(() if given is None else _listed(given), start=1):
         try:
-            for entry in _entries(source, number):
-                try:
-                    rules.append(entry if isinstance(entry, Rule) else _rule(*entry))
-                except FallbackConfigError as error:
-                    problems.append(str(error))
+            read += _rules_of(source, number)
         except FallbackConfigError as error:
-            problems.append(str(error))
-    if problems:
+            read.append(error)
+    if problems := [str(one) for one in read if not isinstance(one, Rule)]:
         raise FallbackConfigError("\n".join(problems))
-    return tuple(rules)
+    return tuple(one for one in read if isinstance(one, Rule))
 
 
 def _is_named(cls: type, name: str | type) -> bool:
@@ -185,14 +180,14 @@ def _text_of(exc: BaseException, facts: Facts) -> str:
     return f"{facts.message}\n{shown[:TEXT_CAP] if isinstance(shown, str) else ''}".lower()
 
 
-def _entries(source: object, number: int) -> Iterable[Rule | tuple[Mapping[str, Any], str, str]]:
-    """List what a source holds: rules as they are written, each with where it stands."""
+def _rules_of(source: object, number: int) -> Iterable[Rule | FallbackConfigError]:
+    """List the rules of a source, and in place of one that is wrong what is."""
     if isinstance(source, Rule):
         return [source]
     if isinstance(source, Mapping):
         raw = dict(cast("Mapping[str, Any]", source))
         origin = raw.pop("source", f"rule {number} given in Python")  # model_dump writes it
-        return [(raw, f"rules: rule {number}", str(origin))]
+        return [_rule(raw, f"rules: rule {number}", str(origin))]
     path = os.fspath(source) if isinstance(source, os.PathLike) else source
     if not path or not isinstance(path, str):
         problem = "got an empty path" if path == "" else f"got a {type(path).__name__}"
@@ -211,7 +206,7 @@ def _entries(source: object, number: int) -> Iterable[Rule | tuple[Mapping[str, 
         raise FallbackConfigError("\n".join(problems))
     name = Path(path).name
     return [
-        (entry, f"{path}: rule {number}", f"rule {number} of {name}")
+        _rule(entry, f"{path}: rule {number}", f"rule {number} of {name}")
         for number, entry in enumerate(entries, start=1)
     ]
 
@@ -228,15 +223,15 @@ def _read_toml(path: str) -> dict[str, Any]:
         raise FallbackConfigError.about(path, f"no TOML: {error}", "correct it") from None
 
 
-def _rule(raw: Mapping[str, Any], where: str, source: str) -> Rule:
+def _rule(raw: Mapping[str, Any], where: str, source: str) -> Rule | FallbackConfigError:
     reason = raw.get("reason")
     where = f"{where} ({redact(reason)})" if isinstance(reason, str) else where
     try:
         rule = Rule.model_validate({**raw, _SOURCE: source})
     except ValidationError as error:
-        raise FallbackConfigError.invalid(error, where, _KEYS) from None
+        return FallbackConfigError.invalid(error, where, _KEYS)
     if not any(getattr(rule, name) for name in _CONDITIONS):
         problem = "there are none, so that it would fit every error"
         fix = f"give one of {', '.join(_CONDITIONS)}"
-        raise FallbackConfigError.about(f"{where}: conditions", problem, fix)
+        return FallbackConfigError.about(f"{where}: conditions", problem, fix)
     return rule

@@ -28,7 +28,6 @@ class Row(NamedTuple):
 
 
 def read(name: str) -> dict[str, Any]:
-    """Read one file of tables, named without its ending."""
     path = Path(__file__).parent / "tables" / f"{name}.toml"
     return tomllib.loads(path.read_text(encoding="utf-8"))
 

@@ -22,7 +22,6 @@ _FIRST, _LAST = 8, 16
 
 SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
 
-
 _Dialect: TypeAlias = dict[str, Any]  # where a family of providers puts its counts
 _TABLE = read("usage")
 _DIALECTS: list[_Dialect] = _TABLE["dialect"]
@@ -93,8 +92,7 @@ def _one(item: Any) -> tuple[_Dialect | None, _Counts, str]:
             dialect, counts = _read(find(item, place))
             if dialect and (place not in _UNASKED or counts.get("total_tokens")):
                 return dialect, counts, place
-    dialect, counts = _read(fields)
-    return dialect, counts, ""
+    return (*_read(fields), "")
 
 
 def _read(value: Any) -> tuple[_Dialect | None, _Counts]:
