@@ -23,7 +23,7 @@ from tests.helpers.scripted import ask, asked_by, pair, repeating
 from tests.helpers.wire import part
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import AsyncIterator, Iterator
 
     from honcho_fallback import FallbackRun
     from honcho_fallback.testing import Clock, Script
@@ -144,28 +144,58 @@ def test_a_reader_that_stops_closes_the_inner_stream_and_the_record(how: str) ->
     assert (run.record.outcome, run.record.answered_by) == ("abandoned", "primary")
 
 
-async def test_an_sdk_stream_is_closed_by_its_own_close() -> None:
-    """An SDK's async stream has a coroutine named close; a failed one is closed too."""
+class SdkStream:
+    """As an SDK's: its connection is given back by ``close``, which nobody calls for it."""
 
-    class Stream:
-        def __init__(self, reply: str | Exception) -> None:
-            self.reply, self.closed = reply, 0
+    def __init__(self, *replies: str | Exception) -> None:
+        self.replies, self.closed = replies, 0
 
-        async def __aiter__(self) -> AsyncIterator[str]:
-            if isinstance(self.reply, Exception):
-                raise self.reply
-            yield self.reply
+    def __iter__(self) -> Iterator[str]:
+        for reply in self.replies:
+            if isinstance(reply, Exception):
+                raise reply
+            yield reply
 
-        async def close(self) -> None:
-            self.closed += 1
+    def close(self) -> Any:
+        self.closed += 1
 
-    streams = [Stream(DOWN), Stream("hello")]
 
-    async def ask(attempt: Attempt) -> Stream:
+class AsyncSdkStream(SdkStream):
+    async def __aiter__(self) -> AsyncIterator[str]:
+        for reply in self:
+            yield reply
+
+    async def close(self) -> None:
+        super().close()
+
+
+@BOTH
+def test_an_sdk_stream_is_closed_by_its_own_close(driver: str) -> None:
+    """One that failed, one that ended and one whose reader leaves: each at once, and once."""
+    kind = SdkStream if driver == "stream" else AsyncSdkStream
+    streams = [kind(DOWN), kind("hello", " you"), kind("hello", " you")]
+
+    def ask(attempt: Attempt) -> Any:
         return streams[attempt.position]
 
-    assert await read(pair().astream(ask)) == ["hello"]
-    assert [stream.closed for stream in streams] == [1, 1]
+    async def aask(attempt: Attempt) -> Any:
+        return ask(attempt)
+
+    async def leave() -> None:
+        reading = pair().astream(lambda _: streams[2])
+        assert await anext(reading) == "hello"
+        await reading.aclose()
+        assert streams[2].closed == 1
+
+    if driver == "stream":
+        assert asked_by(driver, pair(), ask) == ["hello", " you"]
+        reading = pair().stream(lambda _: streams[2])
+        assert next(reading) == "hello"
+        reading.close()
+    else:
+        assert asked_by(driver, pair(), aask) == ["hello", " you"]
+        asyncio.run(leave())
+    assert [one.closed for one in streams] == [1, 1, 1]
 
 
 def test_a_close_that_fails_does_not_hide_the_answer() -> None:
