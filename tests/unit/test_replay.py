@@ -6,6 +6,7 @@ import copy
 import json
 import pickle
 import socket
+import sys
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -31,12 +32,14 @@ from honcho_fallback import (
     Target,
     classify,
 )
+from honcho_fallback._values.tracebacks import shorten
 from honcho_fallback.testing import StatusError
 from tests.helpers.broken_server import BrokenServer
 from tests.helpers.scripted import DRIVERS, pair, repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from types import FrameType
 
     from honcho_fallback.testing import Clock
     from tests.helpers.broken_server import Connection
@@ -296,13 +299,25 @@ def test_a_nested_call_knows_of_all_its_requests(options: Any) -> None:
     assert asked == ["primary", "primary", "fallback"]
 
 
-def test_many_causes_are_no_proof() -> None:
-    """Who raises from ten thousand errors has lost count."""
+def test_many_causes_are_no_proof_and_cost_little() -> None:
+    """Who raises from ten thousand errors has lost count; each is looked at once at most."""
     error: Exception = httpx.ConnectError("refused")
     for number in range(10_000):
         outer = ConnectionError(str(number))
         outer.__cause__, error = error, outer
     assert classify(error).reached == "unknown"
+    looked = 0
+
+    def count(frame: FrameType, event: str, _: object) -> None:
+        nonlocal looked
+        looked += event == "call" and frame.f_code.co_name == "is_of_the_same_call"
+
+    sys.setprofile(count)
+    try:
+        shorten([error])
+    finally:
+        sys.setprofile(None)
+    assert looked == 10_000
 
 
 def test_a_nested_policy_whose_requests_were_refused_may_have_lost_one_outside_of_itself() -> None:

@@ -189,7 +189,8 @@ def test_what_is_wrong_with_an_answer_says_nothing_of_it() -> None:
 SECRETS = (
     "api_key", "apikey", "X-API-Key", "key", "Ocp-Apim-Subscription-Key", "authorization",
     "cookie", "Set-Cookie", "bearer", "token", "sessionToken", "client_secret", "password",
-    "db_pass", "sig", "X-Amz-Signature", "X-Amz-Credential", "jwt", "auth",
+    "db_pass", "db_pwd", "sig", "x.sig", "X-Amz-Signature", "X-Amz-Credential", "x-auth-token",
+    "Password", "jwt", "auth",
 )  # fmt: skip
 PUBLIC = ("monkey", "keyboard", "token_count", "author", "compass", "region", "model", "workspace")
 
