@@ -9,10 +9,6 @@ from typing import TYPE_CHECKING, Any
 import anthropic
 import openai
 import pytest
-from anthropic.types import RawContentBlockDeltaEvent
-from google.genai.types import GenerateContentResponse
-from openai.types.chat import ChatCompletionChunk
-from openai.types.responses import ResponseTextDeltaEvent
 
 from honcho_fallback import (
     FallbackConfig,
@@ -22,8 +18,18 @@ from honcho_fallback import (
     Target,
     read_answer,
 )
+from tests.helpers.answers import as_object
 from tests.helpers.scripted import asked_by
-from tests.helpers.wire import CHAT, MESSAGES, block_delta, part
+from tests.helpers.wire import (
+    CHAT,
+    MESSAGES,
+    block_delta,
+    gemini_answer,
+    message_answer,
+    message_delta,
+    part,
+    responses_answer,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
@@ -49,31 +55,23 @@ TEXTS = {
 
 
 def chat_chunk(text: str, finish: str | None = None) -> Any:
-    return ChatCompletionChunk.model_validate(part(finish, role="assistant", content=text))
+    return as_object(part(finish, role="assistant", content=text))
 
 
 def claude_chunk(text: str, finish: str | None = None) -> Any:
     if finish:
-        return {"type": "message_delta", "delta": {"stop_reason": "end_turn"}}
-    delta = block_delta({"type": "text_delta", "text": text})
-    return RawContentBlockDeltaEvent.model_validate(delta)
+        return as_object(message_delta(message_answer()))
+    return as_object(block_delta({"type": "text_delta", "text": text}))
 
 
 def gemini_chunk(text: str, finish: str | None = None) -> Any:
-    candidate = {"content": {"role": "model", "parts": [{"text": text}]}}
-    end = {"finish_reason": "STOP"} if finish else {}
-    return GenerateContentResponse.model_validate({"candidates": [candidate | end]})
+    return as_object(gemini_answer({"text": text}, finish=finish))
 
 
 def responses_chunk(text: str, finish: str | None = None) -> Any:
     if finish:
-        document = {"object": "response", "status": "completed", "output": []}
-        return {"type": "response.completed", "response": document}
-    fields = {"content_index": 0, "item_id": "i", "output_index": 0, "sequence_number": 1}
-    kind = "response.output_text.delta"
-    return ResponseTextDeltaEvent.model_validate(
-        {"type": kind, "delta": text, "logprobs": [], **fields}
-    )
+        return as_object({"type": "response.completed", "response": responses_answer()})
+    return as_object({"type": "response.output_text.delta", "delta": text})
 
 
 def langchain_chunk(text: str, finish: str | None = None) -> Any:

@@ -29,7 +29,7 @@ from honcho_fallback_litellm import FallbackRoutingStrategy
 from honcho_fallback_openai_agents import FallbackProvider
 from tests.agents.frameworks import FRAMEWORKS
 from tests.helpers.chat_models import gpt, with_fallbacks
-from tests.helpers.litellm_runs import THEIRS, litellm_left_clean, run_async
+from tests.helpers.litellm_runs import THEIRS, deployment, litellm_left_clean, run_async
 from tests.helpers.pages import assert_shown
 from tests.helpers.provider import Reply
 
@@ -114,10 +114,7 @@ class Site:
     def deployment(self, name: str, rank: int | None, group: str = "chat", **more: Any) -> Any:
         """Describe one of both to a Router."""
         url = self.url if name.startswith("home") else self.away
-        model = name.partition("-")[0]
-        params = {"model": f"openai/{model}", "api_base": url, "api_key": "k", **more}
-        info = {"id": name, **({} if rank is None else {"fallback_rank": rank})}
-        return {"model_name": group, "litellm_params": params, "model_info": info}
+        return deployment(group, f"openai/{name.partition('-')[0]}", url, rank, name, **more)
 
     def router(self, *more: Any, config: Any = None, **options: Any) -> Any:
         """Make a Router whose ranked group is a chain within the boundary."""

@@ -14,7 +14,7 @@ from litellm import Router
 from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 
 from honcho_fallback_litellm import FallbackRoutingStrategy
-from tests.helpers.litellm_runs import THEIRS, text_of
+from tests.helpers.litellm_runs import THEIRS, deployment, text_of
 from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
@@ -26,32 +26,19 @@ pytestmark = [
 ]
 
 SAY: Any = [{"role": "user", "content": "Answer with the one word: harbor"}]
-DEPLOYMENTS: dict[str, dict[str, Any]] = {
-    "openai": {"model": "openai/gpt-5.5", "api_base": "https://api.openai.com/v1"},
-    "anthropic": {
-        "model": "anthropic/claude-sonnet-5",
-        "api_base": "https://api.anthropic.com",
-        "max_tokens": 16,
-    },
-    "local": {
-        "model": "lm_studio/tiny-local",
-        "api_base": "http://localhost:1234/v1",
-        "max_tokens": 16,
-    },
+DEPLOYMENTS = {
+    "openai": ("openai/gpt-5.5", "https://api.openai.com/v1"),
+    "anthropic": ("anthropic/claude-sonnet-5", "https://api.anthropic.com"),
+    "local": ("lm_studio/tiny-local", "http://localhost:1234/v1"),
 }
 
 
 def chain(observer: Listener, *names: str) -> Router:
     """Make a chain of providers at their real addresses."""
+    keys = {name: os.environ.get(f"{name.upper()}_API_KEY") or "none" for name in names}
+    most = {name: {} if name == "openai" else {"max_tokens": 16} for name in names}
     models = [
-        {
-            "model_name": "chain",
-            "litellm_params": {
-                "api_key": os.environ.get(f"{name.upper()}_API_KEY") or "none",
-                **DEPLOYMENTS[name],
-            },
-            "model_info": {"id": name, "fallback_rank": rank},
-        }
+        deployment("chain", *DEPLOYMENTS[name], rank, name, api_key=keys[name], **most[name])
         for rank, name in enumerate(names)
     ]
     router = Router(model_list=models)

@@ -169,16 +169,12 @@ def langchain(place: Place, package: str, cls: str, method: str) -> Opened:
 def router(place: Place, function: str) -> Opened:
     library = import_module("litellm")
     from honcho_fallback_litellm import FallbackRoutingStrategy  # noqa: PLC0415  may be missing
+    from tests.helpers.litellm_runs import deployment  # noqa: PLC0415
 
-    primary = {"model": "openai/m", "api_base": f"{place.url}/v1", "api_key": KEY}
-    backup = {"model": "openai/b", "api_key": KEY, "mock_response": BACKUP}
+    url, options = f"{place.url}/v1", {"timeout": place.timeout}
     group = [
-        {
-            "model_name": "chat",
-            "litellm_params": {**params, "timeout": place.timeout},
-            "model_info": {"id": str(rank), "fallback_rank": rank},
-        }
-        for rank, params in enumerate((primary, backup))
+        deployment("chat", "openai/m", url, 0, **options),
+        deployment("chat", "openai/b", url, 1, mock_response=BACKUP, **options),
     ]
     owner = library.Router(model_list=group)
     FallbackRoutingStrategy(observers=[SWITCHES]).register(owner)

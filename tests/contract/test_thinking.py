@@ -23,7 +23,7 @@ from pydantic_ai.providers.google import GoogleProvider
 from honcho_fallback import Target
 from honcho_fallback_litellm import FallbackRoutingStrategy
 from tests.agents.frameworks import FRAMEWORKS
-from tests.helpers.litellm_runs import THEIRS, litellm_left_clean
+from tests.helpers.litellm_runs import THEIRS, deployment, litellm_left_clean
 from tests.helpers.pairwise import in_pairs
 from tests.helpers.speakers import (
     MODES,
@@ -61,23 +61,16 @@ def clean_litellm() -> Iterator[None]:
         yield
 
 
-def thinking_of(speaker: Any) -> dict[str, Any]:
-    return {"thinking": speaker.thinking} if getattr(speaker, "thinking", None) else {}
-
-
 class LiteLLM:
     async def loop(self, speakers: list[Any], served: list[Provider]) -> str:
         models: list[Any] = []
         for rank, (speaker, provider) in enumerate(zip(speakers, served, strict=True)):
-            params: dict[str, Any] = {
-                "model": litellm_name(speaker),
-                "api_base": provider.url,
-                "api_key": f"k{rank}",
-            }
+            params: dict[str, Any] = {"api_key": f"k{rank}"}
             if isinstance(speaker, Claude):
-                params |= {"max_tokens": 2048, **thinking_of(speaker)}
-            info = {"id": str(rank), "fallback_rank": rank}
-            models.append({"model_name": "group", "litellm_params": params, "model_info": info})
+                params |= {"max_tokens": 2048}
+                params |= {"thinking": speaker.thinking} if speaker.thinking else {}
+            name = litellm_name(speaker)
+            models.append(deployment("group", name, provider.url, rank, **params))
         router = Router(model_list=models)
         FallbackRoutingStrategy().register(router)
         tool = {"type": "function", "function": {"name": "look_up", "parameters": SCHEMA}}

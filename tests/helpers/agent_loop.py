@@ -6,6 +6,7 @@ person; the second is the structured report. The primary is OpenAI's, the backup
 
 from __future__ import annotations
 
+import inspect
 import json
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
@@ -353,22 +354,17 @@ def _event_text(data: dict[str, Any]) -> str:
 async def items_of(agent: Any, mode: str, given: Any, config: Any) -> AsyncIterator[Any]:
     """Run an agent in a mode, sync ones in this thread."""
     verb, _, kind = mode.partition(" ")
-    if verb == "invoke":
-        yield agent.invoke(given, config)
-    elif verb == "ainvoke":
-        yield await agent.ainvoke(given, config)
-    elif verb == "stream":
-        for item in agent.stream(given, config, stream_mode=kind):
-            yield item
-    elif verb == "stream_events":
-        for item in agent.stream_events(given, config, version=kind):
-            yield item
-    elif verb == "astream":
-        async for item in agent.astream(given, config, stream_mode=kind):
+    read = {"version": kind} if "events" in verb else {"stream_mode": kind}
+    items = getattr(agent, verb)(given, config, **({} if "invoke" in verb else read))
+    if inspect.isawaitable(items):
+        items = await items
+    if "invoke" in verb:
+        yield items
+    elif verb.startswith("a"):
+        async for item in items:
             yield item
     else:
-        stream = agent.astream_events(given, config, version=kind)
-        async for item in stream if kind == "v2" else await stream:
+        for item in items:
             yield item
 
 

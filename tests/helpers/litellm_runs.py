@@ -44,6 +44,15 @@ def litellm_left_clean() -> Iterator[None]:
     cache.flush_cache()
 
 
+def deployment(
+    group: str, model: str, url: str, rank: int | None, name: str = "", **params: Any
+) -> dict[str, Any]:
+    """Describe a member of a group to a Router, by its rank in a chain or without one."""
+    info = {"id": name or str(rank), **({} if rank is None else {"fallback_rank": rank})}
+    params = {"model": model, "api_base": url, "api_key": "k", **params}
+    return {"model_name": group, "litellm_params": params, "model_info": info}
+
+
 def run_async(coroutine: Coroutine[Any, Any, Any]) -> Any:
     """Run in a loop of its own, and close what LiteLLM leaves open in it."""
 

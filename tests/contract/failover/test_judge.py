@@ -68,28 +68,20 @@ def outage(errors: int = 0, returns_at: float = 64.0) -> Observation:
         ("S15", outage(errors=1), Verdict.FAIL),
         ("S15", outage(returns_at=91.0), Verdict.FAIL),
         ("S16", seen(replace(WHOLE, model=PRIMARY_MODEL)), Verdict.FAIL),
+        # The fallback's 400 for a prefill is not what a caller may hear: it hides the cut.
+        ("S14", seen(ValueError("Error code: 400 - invalid_prefill")), Verdict.FAIL),
+        ("S14", seen(ERROR), Verdict.SAFE),
+        # A model by itself can but fail cleanly in an outage, or wait.
+        ("S15 alone", outage(errors=15), Verdict.SAFE),
+        ("S07 alone", seen(WHOLE, seconds=20.0), Verdict.PASS),
     ],
 )
 def test_the_judge(scenario: str, observation: Observation, verdict: Verdict) -> None:
     """Whoever does well passes, and each wrong costs what it should."""
-    found, reason = judge(SCENARIO[scenario], observation)
+    name, _, alone = scenario.partition(" ")
+    found, reason = judge(SCENARIO[name], observation, has_fallback=not alone)
     assert found is verdict
     assert bool(reason) is (verdict is not Verdict.PASS)
-
-
-def test_a_refused_beginning_must_not_hide_the_cut() -> None:
-    """The fallback's 400 for a prefill is not what a caller may hear."""
-    refusal = ValueError("Error code: 400 - invalid_prefill")
-    assert judge(SCENARIO["S14"], seen(refusal))[0] is Verdict.FAIL
-    assert judge(SCENARIO["S14"], seen(ERROR))[0] is Verdict.SAFE
-
-
-def test_who_has_no_fallback_is_not_asked_for_it() -> None:
-    """A model by itself can but fail cleanly in an outage, or wait."""
-    lost = outage(errors=15)
-    assert judge(SCENARIO["S15"], lost, has_fallback=False)[0] is Verdict.SAFE
-    late = seen(WHOLE, seconds=20.0)
-    assert judge(SCENARIO["S07"], late, has_fallback=False)[0] is Verdict.PASS
 
 
 def test_time_stands_still_while_a_thread_works() -> None:

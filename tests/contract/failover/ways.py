@@ -34,6 +34,7 @@ from honcho_fallback import FallbackConfig, FallbackPolicy, Target
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from honcho_fallback_litellm import FallbackRoutingStrategy
 from tests.helpers.idle_loop import IdleLoop, transport_of
+from tests.helpers.litellm_runs import deployment
 
 if TYPE_CHECKING:
     from collections.abc import Awaitable, Callable
@@ -314,10 +315,8 @@ def agent_with_theirs(primary: str, fallback: str, _: Profile, *, by_id: bool = 
 
 
 def _deployment(group: str, url: str, model: str, rank: int) -> dict[str, Any]:
-    params = {"model": f"openai/{model}", "api_base": f"{url}/v1", "api_key": KEY}
     # LiteLLM shares cooldowns between Routers by this id.
-    info = {"id": uuid.uuid4().hex, "fallback_rank": rank}
-    return {"model_name": group, "litellm_params": params, "model_info": info}
+    return deployment(group, f"openai/{model}", f"{url}/v1", rank, uuid.uuid4().hex)
 
 
 def _read_router(router: litellm.Router) -> Ask:

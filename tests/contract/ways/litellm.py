@@ -12,7 +12,7 @@ from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_c
 
 from honcho_fallback_litellm import FallbackRoutingStrategy
 from tests.contract.ways.way import LATE, Place, Way
-from tests.helpers.litellm_runs import litellm_left_clean
+from tests.helpers.litellm_runs import deployment, litellm_left_clean, text_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -46,25 +46,20 @@ class OfRouter(Way):
         await close_litellm_async_clients()
 
     def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
-        router = Router(
-            [
-                {
-                    "model_name": "group",
-                    "litellm_params": {
-                        "model": f"{self.form}/{place.model}",
-                        "api_base": place.url,
-                        "api_key": place.secret,
-                        "tags": [*place.labels],
-                        **({} if place.timeout is None else {"timeout": place.timeout}),
-                    },
-                    "model_info": {
-                        "id": f"{place.model} of {place.provider.name}",
-                        "fallback_rank": rank,
-                    },
-                }
-                for rank, place in enumerate(places)
-            ]
-        )
+        models = [
+            deployment(
+                "group",
+                f"{self.form}/{place.model}",
+                place.url,
+                rank,
+                f"{place.model} of {place.provider.name}",
+                api_key=place.secret,
+                tags=[*place.labels],
+                **({} if place.timeout is None else {"timeout": place.timeout}),
+            )
+            for rank, place in enumerate(places)
+        ]
+        router = Router(models)
         # What LiteLLM loads late is loaded once for all Routers.
         FallbackRoutingStrategy(config, observers=observers).register(router, warm=False)
         return router
@@ -79,23 +74,15 @@ class OfRouter(Way):
         if metadata is not None:
             asked["metadata"] = metadata
         if verb == "acompletion":
-            return _text_of(await chain.acompletion(**asked))
+            return text_of(await chain.acompletion(**asked))
         if verb == "astream":
-            return _read([chunk async for chunk in await chain.acompletion(**asked)])
+            return text_of([chunk async for chunk in await chain.acompletion(**asked)])
 
         def ask() -> str:
             answer = chain.completion(**asked)
-            return _read([*answer]) if "stream" in verb else _text_of(answer)
+            return text_of([*answer] if "stream" in verb else answer)
 
         return ask() if verb.endswith(IN_A_LOOP) else await asyncio.to_thread(ask)
-
-
-def _text_of(answer: Any) -> str:
-    return answer.choices[0].message.content or ""
-
-
-def _read(chunks: list[Any]) -> str:
-    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks)
 
 
 class OfRouterToAnthropic(OfRouter):
