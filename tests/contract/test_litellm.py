@@ -36,7 +36,7 @@ DEPLOYMENTS = {
 def chain(observer: Listener, *names: str) -> Router:
     """Make a chain of providers at their real addresses."""
     keys = {name: os.environ.get(f"{name.upper()}_API_KEY") or "none" for name in names}
-    most = {name: {} if name == "openai" else {"max_tokens": 16} for name in names}
+    most: dict[str, Any] = {name: {} if name == "openai" else {"max_tokens": 16} for name in names}
     models = [
         deployment("chain", *DEPLOYMENTS[name], rank, name, api_key=keys[name], **most[name])
         for rank, name in enumerate(names)

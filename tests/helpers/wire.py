@@ -133,13 +133,16 @@ def chat_word(text: str) -> str:
     return event(chat_chunk({"role": "assistant", "content": text}))
 
 
-def chat_events(answer: Json, *, usage: bool = False, error: Json | None = None) -> list[str]:
+def chat_events(
+    answer: Json, request: Json | None = None, error: Json | None = None, *, usage: bool = False
+) -> list[str]:
     """Write the events of a completion: an empty chunk with the role comes first.
 
     Args:
         answer: From ``chat_answer``.
-        usage: Whether the last chunk reports the tokens, as ``include_usage`` asks for.
+        request: The last chunk reports the tokens where its ``include_usage`` asks for them.
         error: What comes in place of the end, or None.
+        usage: Whether they are reported in any case.
     """
     (choice,) = answer["choices"]
     message, model = choice["message"], answer["model"]
@@ -152,7 +155,8 @@ def chat_events(answer: Json, *, usage: bool = False, error: Json | None = None)
     if error is not None:
         return [*events, event(error)]
     events.append(event(chat_chunk({}, choice["finish_reason"], model=model)))
-    if usage and answer["usage"]:
+    options = (request or {}).get("stream_options") or {}
+    if (usage or options.get("include_usage")) and answer["usage"]:
         events.append(event(chat_chunk(None, model=model, usage=answer["usage"])))
     return [*events, "data: [DONE]"]
 
@@ -197,7 +201,7 @@ def responses_answer(
     }
 
 
-def responses_events(answer: Json, *, error: Json | None = None) -> list[str]:
+def responses_events(answer: Json, _: Json | None = None, error: Json | None = None) -> list[str]:
     """Write the events of a response, each text word by word; an error takes the end's place."""
     numbers = iter(range(10_000))
 
@@ -230,10 +234,11 @@ def responses_events(answer: Json, *, error: Json | None = None) -> list[str]:
 # OpenAI's embeddings.
 
 
-def embedding_answer(model: str = "gpt-5.5") -> Json:
-    vector = {"object": "embedding", "index": 0, "embedding": [0.5, 0.5]}
-    usage = {"prompt_tokens": 12, "total_tokens": 12}
-    return {"object": "list", "data": [vector], "model": model, "usage": usage}
+EMBEDDING_USAGE: Json = {"prompt_tokens": 12, "total_tokens": 12}
+
+
+def embedding_answer(vector: Json, *, model: str, usage: Json | None) -> Json:
+    return {"object": "list", "data": [vector], "model": model, "usage": usage or EMBEDDING_USAGE}
 
 
 # Anthropic's Messages.
@@ -294,7 +299,7 @@ def message_delta(answer: Json) -> Json:
     return {"type": "message_delta", "delta": ended, "usage": answer["usage"]}
 
 
-def message_events(answer: Json, *, error: Json | None = None) -> list[str]:
+def message_events(answer: Json, _: Json | None = None, error: Json | None = None) -> list[str]:
     """Write the events of a message, each text word by word; an error takes the end's place."""
     events: list[Json] = [message_start(answer)]
     for index, block in enumerate(answer["content"]):
@@ -347,7 +352,7 @@ def gemini_answer(
     return document if usage is None else {**document, "usageMetadata": usage}
 
 
-def gemini_events(answer: Json, *, error: Json | None = None) -> list[str]:
+def gemini_events(answer: Json, _: Json | None = None, error: Json | None = None) -> list[str]:
     """Write the events of an answer, each text word by word; an error takes the end's place."""
     (candidate,) = answer["candidates"]
     pieces = [
@@ -381,17 +386,24 @@ class Form:
     """Write in the form of one endpoint.
 
     Args:
-        answer: Builds an answer that says a text, of a model, with usage or without.
+        says: Builds the part of an answer that says a text.
+        build: Builds an answer of it.
+        usage: The tokens that it reports.
         events: Writes an answer's events; the request says whether usage is wanted, and an error
             comes in place of the end.
         error: Builds an error of a message and a type.
         errors: The type that the provider writes under a status.
     """
 
-    answer: Callable[[str, str, bool], Json]
+    says: Callable[[str], Any]
+    build: Callable[..., Json]
+    usage: Json
     events: Callable[[Json, Json, Json | None], list[str]]
     error: Callable[[str, str | None], Json]
     errors: Mapping[int, str]
+
+    def answer(self, text: str, model: str, usage: bool) -> Json:
+        return self.build(self.says(text), model=model, usage=self.usage if usage else None)
 
 
 _OPENAI_ERRORS = {
@@ -419,48 +431,31 @@ _GEMINI_ERRORS = {
 }
 
 
-def _chat(text: str, model: str, usage: bool) -> Json:
-    return chat_answer(text, model=model, usage=CHAT_USAGE if usage else None)
-
-
-def _response(text: str, model: str, usage: bool) -> Json:
-    item = response_text(text)
-    return responses_answer(item, model=model, usage=RESPONSES_USAGE if usage else None)
-
-
-def _message(text: str, model: str, usage: bool) -> Json:
-    return message_answer(text_block(text), model=model, usage=MESSAGE_USAGE if usage else None)
-
-
-def _chat_events(answer: Json, request: Json, error: Json | None) -> list[str]:
-    options = request.get("stream_options") or {}
-    return chat_events(answer, usage=bool(options.get("include_usage")), error=error)
-
-
-CHAT = Form(_chat, _chat_events, openai_error, _OPENAI_ERRORS)
+CHAT = Form(str, chat_answer, CHAT_USAGE, chat_events, openai_error, _OPENAI_ERRORS)
 RESPONSES = Form(
-    _response,
-    lambda answer, _, error: responses_events(answer, error=error),
+    response_text,
+    responses_answer,
+    RESPONSES_USAGE,
+    responses_events,
     openai_error,
     _OPENAI_ERRORS,
 )
 EMBEDDINGS = Form(
-    lambda _text, model, _usage: embedding_answer(model),
-    lambda answer, _asked, _error: [event(answer)],
+    lambda _: {"object": "embedding", "index": 0, "embedding": [0.5, 0.5]},
+    embedding_answer,
+    EMBEDDING_USAGE,
+    lambda answer, _request, _error: [event(answer)],
     openai_error,
     _OPENAI_ERRORS,
 )
 MESSAGES = Form(
-    _message,
-    lambda answer, _, error: message_events(answer, error=error),
-    anthropic_error,
-    _ANTHROPIC_ERRORS,
+    text_block, message_answer, MESSAGE_USAGE, message_events, anthropic_error, _ANTHROPIC_ERRORS
 )
 GEMINI = Form(
-    lambda text, model, usage: gemini_answer(
-        {"text": text}, model=model, usage=GEMINI_WIRE_USAGE if usage else None
-    ),
-    lambda answer, _, error: gemini_events(answer, error=error),
+    lambda text: {"text": text},
+    gemini_answer,
+    GEMINI_WIRE_USAGE,
+    gemini_events,
     gemini_error,
     _GEMINI_ERRORS,
 )
