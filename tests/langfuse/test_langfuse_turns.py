@@ -162,13 +162,19 @@ def two_turns(policy: FallbackPolicy) -> None:
 
 
 def test_calls_are_sampled_with_their_turn() -> None:
-    """A parent-based sampler decides for a whole turn: all of it is exported, or nothing."""
-    provider = TracerProvider(sampler=ParentBased(DropsFirst()))
+    """A parent-based sampler decides for a whole turn: all of it is exported, or nothing.
+
+    The calls of one that is not are no roots, sampled again.
+    """
+    provider, traces = (
+        TracerProvider(sampler=ParentBased(DropsFirst())),
+        Traces(sampler=ParentBased(DropsFirst())),
+    )
     with langfuse_memory("sampled-turns", tracer_provider=provider) as memory:
         two_turns(loop(LangfuseCallbackHandler(memory.client)))
-        turns, calls = split(memory.stored())
-    assert [call.parent_id for call in calls] == [turn.id for turn in turns] * 2
-    assert len(turns) == 1
+        two_turns(loop(OpenTelemetryHandler(traces.provider)))
+        for *calls, turn in (memory.spans(), traces.received()):
+            assert [call.parent_id for call in calls] == [turn.span_id] * 2
 
 
 def test_calls_are_sampled_with_langchains_run() -> None:
@@ -181,14 +187,6 @@ def test_calls_are_sampled_with_langchains_run() -> None:
             with handler.in_place_of([SimpleNamespace(_runs={"id": run})], "id"):
                 loop(handler).call(hello)
         assert memory.only().parent_id == runs[1].id
-
-
-def test_the_spans_of_calls_are_sampled_with_their_turn() -> None:
-    """OpenTelemetry: the calls of a turn that is not exported are no roots, sampled again."""
-    traces = Traces(sampler=ParentBased(DropsFirst()))
-    two_turns(loop(OpenTelemetryHandler(traces.provider)))
-    *calls, turn = traces.received()
-    assert [call.parent_id for call in calls] == [turn.span_id] * 2
 
 
 def test_the_spans_of_a_turn_lie_under_one_span() -> None:

@@ -112,12 +112,22 @@ def test_each_switch_is_written_for_who_looks_at_debug(
 def test_a_call_that_nobody_answered_always_has_its_line(
     clock: Clock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its id is what the caller's error names."""
-    asked = policy()
+    """An error: who failed with what, how long it took, and the id, which the caller's has."""
+    asked, ids = policy(max_attempts=2), list[str]()
     for _ in range(50):
-        with suppress(FallbackExhausted):
-            asked.call(Provider(primary=StatusError(503), fallback=StatusError(503)))
-    assert len(lines_with(caplog, "outcome")) == 50
+        with pytest.raises(FallbackExhausted) as caught:
+            asked.call(Provider(primary=StatusError(429), fallback=TimeoutError()))
+        ids.append(caught.value.record.call_id)
+    lines = lines_with(caplog, "outcome")
+    assert [line.pop("call_id") for line in lines] == ids
+    assert lines[0] == {
+        "agent": "chat",
+        "primary": "primary",
+        "outcome": "exhausted",
+        "attempts": "primary:rate_limit,fallback:timeout",
+        "seconds": "0.000",
+    }
+    assert Counter(one.levelname for one in written(caplog))["ERROR"] == 50
 
 
 def test_a_rest_has_one_line_at_its_beginning_and_one_at_its_end(

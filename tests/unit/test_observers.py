@@ -17,7 +17,6 @@ from honcho_fallback import (
     CallStart,
     FallbackConfig,
     FallbackConfigError,
-    FallbackExhausted,
     FallbackObserver,
     FallbackPolicy,
     Runtime,
@@ -119,24 +118,6 @@ def test_a_log_line_can_be_split_at_its_spaces(caplog: pytest.LogCaptureFixture)
     facts = dict(part.split("=", 1) for part in record.getMessage().split(" "))
     assert (facts["agent"], facts["failed"]) == ("my_agent", "my_https://[redacted]@host/v1")
     assert {name: getattr(record, name) for name in facts} == facts
-
-
-def test_a_call_that_nobody_answered_logs_one_error(caplog: pytest.LogCaptureFixture) -> None:
-    """Who failed with what, how long it took, which call: one line, and no text of anybody's."""
-    said: dict[str, Any] = {
-        "openai/one": [StatusError(429)],
-        "anthropic/two": [TimeoutError(PROMPT)],
-    }
-    script = repeating(**said)
-    asked = policy(targets=2)
-    run = asked.start(max_attempts=2)
-    with pytest.raises(FallbackExhausted):
-        asked.call(script.ask, run=run)
-    (line,) = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
-    assert line.startswith("agent=deriver primary=openai/one outcome=exhausted ")
-    assert " attempts=openai/one:rate_limit,anthropic/two:timeout seconds=0." in line
-    assert line.endswith(f" call_id={run.record.call_id}")
-    assert PROMPT not in caplog.text
 
 
 def test_what_is_no_outage_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:

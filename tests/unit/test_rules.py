@@ -281,25 +281,8 @@ def test_options_have_no_effects() -> None:
     assert before == {name: getattr(call, name) for name in CallState.__slots__}
 
 
-LACKING = Failure.of(FailureKind.UNSUPPORTED)
-
-
-def test_where_every_model_lacks_something_the_first_error_comes_out() -> None:
-    """The request is the trouble then, and the model that was asked for says what of it."""
-    assert listed(LACKING, ONE, TWO) == [SwitchTo([1]), Stop("exhausted")]
-    call = failed(LACKING, FallbackConfig(), ONE, TWO, at=1)
-    call.past = (call.past[0]._replace(failure=LACKING), *call.past[1:])
-    assert options_of(call) == [Stop("rejected", error=0)]
-    call.past = (call.past[0]._replace(failure=BUSY), *call.past[1:])
-    assert options_of(call) == [Stop("exhausted")]
-
-
 def test_who_was_passed_over_or_left_is_asked_last() -> None:
     """A turn that came to the third target asks those before it, too, before a call is lost."""
-    call = called(ResolvedPolicy((ONE, TWO, THREE), FallbackConfig(), "test", None))
-    call.attempt = call.attempt._replace(target=THREE, position=2)
-    call.past, call.remaining = (PastAttempt(call.attempt, 0.0, 1.0, BUSY),), [0, 1]
-    assert options_of(call) == [SwitchTo([0, 1]), Stop("exhausted")]
     policy = FallbackPolicy([ONE, TWO, THREE], FallbackConfig(reset="turn"))
     script = repeating(primary=[DOWN, "back"], fallback=[DOWN], third=["hello", DOWN])
     with policy.turn():

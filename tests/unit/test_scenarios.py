@@ -33,7 +33,7 @@ from tests.helpers.scenarios import (
 from tests.helpers.scripted import DRIVERS, asked_by, pair, repeating
 
 if TYPE_CHECKING:
-    from honcho_fallback import Attempt
+    from honcho_fallback import Attempt, Failure
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -172,15 +172,21 @@ def test_a_larger_prompt_is_not_sent_where_the_window_is_known_to_be_no_larger()
 def test_a_model_that_lacks_something_is_left_for_the_next_and_rests_nobody() -> None:
     """Where all lack it, the first error comes out: it is about the model that was asked for."""
     lacks, lacks_too = StatusError(400), StatusError(400)
-    policy = pair(
-        cooldown=Cooldown(after=1),
-        refine=lambda failure, _: failure._replace(kind=FailureKind.UNSUPPORTED),
-    )
+
+    def refine(failure: Failure, _: BaseException) -> Failure:
+        kinds = {400: FailureKind.UNSUPPORTED}
+        return failure._replace(kind=kinds.get(failure.status or 0, failure.kind))
+
+    policy = pair(cooldown=Cooldown(after=1), refine=refine)
     assert policy.call(repeating(primary=[lacks], fallback=["hello"]).ask) == "hello"
     assert policy.start().attempt.position == 0
     with pytest.raises(StatusError) as caught:
         policy.call(repeating(primary=[lacks], fallback=[lacks_too]).ask)
     assert caught.value is lacks
+    dead = StatusError(401)  # a failure of another kind is no matter of the request
+    with pytest.raises(FallbackExhausted) as exhausted:
+        policy.call(repeating(primary=[dead], fallback=[lacks]).ask)
+    assert exhausted.value.exceptions == (dead, lacks)
 
 
 def test_options_of_one_call_leave_the_policy_alone() -> None:

@@ -274,16 +274,6 @@ def test_content_that_may_be_replaced_ends_nothing(driver: str, clock: Clock) ->
 
 
 @BOTH
-def test_an_end_that_is_refused_after_content_is_replaced_too(driver: str) -> None:
-    """What check_response says of chunks that were handed out is a failure like any other."""
-    policy = pair()
-    script = repeating(primary=[[piece("hel")]], fallback=[[piece("hello", "stop")]])
-    run = policy.start()
-    assert seen(replaced(policy, script, driver, run)) == [(1, "hel"), (2, "hello")]
-    assert run.record.attempts[0].kind == "malformed_response"
-
-
-@BOTH
 def test_a_deadline_is_over_once_there_was_content_that_is_replaced(
     driver: str, clock: Clock
 ) -> None:

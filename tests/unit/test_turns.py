@@ -16,7 +16,6 @@ import pytest
 from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
-    FallbackExhausted,
     FallbackPolicy,
     Sessions,
     Target,
@@ -83,17 +82,6 @@ def test_a_switch_lasts_for_its_iteration_or_its_turn(
             policy.call(script.ask, run=run)
         assert (run.record.untried, run.record.is_fallback) == (untried, True)
     assert script.asked == asked * 2
-
-
-def test_a_turn_that_exhausted_the_chain_leaves_the_next_one_whole() -> None:
-    """An index that is never reset leaves a service without its fallback."""
-    policy = pair("turn")
-    with policy.turn(), pytest.raises(FallbackExhausted):
-        policy.call(repeating(primary=[DOWN], fallback=[DOWN]).ask)
-    script = repeating(primary=[DOWN], fallback=["hello"])
-    with policy.turn():
-        assert policy.call(script.ask) == "hello"
-    assert script.asked == ["primary", "fallback"]
 
 
 def test_without_a_turn_each_call_is_one() -> None:

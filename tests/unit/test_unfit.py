@@ -130,14 +130,10 @@ class Shared(Cooldown):
     def pull(self, targets: Sequence[Any], lease: float | None = None, /) -> None:
         self.looks.append(targets)
 
-    async def apull(self, targets: Sequence[Any], lease: float | None = None, /) -> None:
-        self.pull(targets, lease)
-
     def push(self) -> None:
         """Tell nobody."""
 
-    async def apush(self) -> None:
-        """Tell nobody."""
+    apull, apush = pull, push  # no test here asks in a task
 
 
 def test_what_other_processes_know_is_asked_of_those_that_fit() -> None:

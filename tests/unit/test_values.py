@@ -17,6 +17,7 @@ from honcho_fallback import (
     FallbackConfigError,
     FallbackError,
     FallbackPolicy,
+    RetryBudget,
     Target,
     TransportRecovery,
 )
@@ -101,6 +102,9 @@ def through_pickle(value: Any) -> Any:
             lambda: FallbackPolicy([Target("m")]).stream(print, has_content="x"),  # type: ignore[arg-type] # the point
             "has_content: got a str; pass a function of a chunk",
         ),
+        (lambda: RetryBudget(ratio=-1), "ratio: got -1"),
+        (lambda: RetryBudget(min_per_second=-1), "min_per_second: got -1"),
+        (lambda: RetryBudget(window=-1), "window: got -1"),
         (lambda: FallbackConfig(refine="os:system"), "refine: got 'os:system'"),  # type: ignore[arg-type] # the point
     ],
 )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from honcho_fallback import FallbackConfigError, FallbackExhausted
+from honcho_fallback import FallbackConfigError
 from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import pair, repeating
 
@@ -78,14 +78,6 @@ def test_a_method_gets_its_object_after_the_attempt() -> None:
             return f"{self.greeting} {name}, {attempt.number}"
 
     assert Summariser().ask("Ada") == "hello Ada, 1"
-
-
-def test_each_call_raises_what_the_verb_raises() -> None:
-    """A function may be called again and again."""
-    ask = pair().wrap(repeating(primary=[DOWN], fallback=["hello", DOWN]).ask)
-    assert ask() == "hello"
-    with pytest.raises(FallbackExhausted):
-        ask()
 
 
 def test_a_stream_belongs_to_the_turn_that_it_was_asked_for_in() -> None:
