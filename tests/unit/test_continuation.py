@@ -275,8 +275,9 @@ def test_a_cancelled_call_stays_cancelled() -> None:
 
 
 @DRIVERS
-def test_a_deadline_ends_with_the_first_content(driver: str) -> None:
-    """As it does for a stream that does not break."""
+@pytest.mark.parametrize("partial", ["continue", "replace"])
+def test_a_deadline_ends_with_the_first_content(driver: str, partial: str) -> None:
+    """As for content that is final: who has read for longer than that gets a whole answer."""
     clock = Clock()
 
     def breaks_late(_: str) -> Iterator[Any]:
@@ -286,7 +287,9 @@ def test_a_deadline_ends_with_the_first_content(driver: str) -> None:
 
     models = Models(primary=[breaks_late], able=[goes_on])
     with clock.installed():
-        assert read(policy_of(deadline=60.0), models, driver) == TEXT
+        policy = policy_of(CHAIN[0], CHAIN[2], deadline=60.0)
+        text = read(policy, models, driver, partial=partial)
+    assert text == (TEXT if partial == "continue" else TEXT[:30] + TEXT)
 
 
 @DRIVERS

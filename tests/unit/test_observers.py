@@ -235,18 +235,6 @@ def test_content_reaches_only_those_who_ask_for_it() -> None:
     assert isinstance(reader.heard[-1], CallRecord)
 
 
-@pytest.mark.parametrize("drive", DRIVERS)
-def test_every_driver_tells_the_answer_before_the_end(drive: str) -> None:
-    """Streams tell all their chunks at once, calls their answer; failed attempts nothing."""
-    reader = Reader()
-    asking = policy(reader)
-    said: dict[str, list[Any]] = {"openai/one": [StatusError(503)], "anthropic/two": ["ab"]}
-    script = repeating(**said)
-    DRIVERS[drive](asking, script, asking.start())
-    assert outputs(reader) in (["ab"], [("ab",)])
-    assert isinstance(reader.heard[-1], CallRecord)
-
-
 def test_metadata_of_a_call_is_in_its_start_and_its_record() -> None:
     """HON-062: what the caller says of a call is with it from start to end, and of no other."""
     reader = Reader()

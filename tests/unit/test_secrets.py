@@ -13,10 +13,12 @@ import pytest
 
 from honcho_fallback import (
     AnswerRejected,
+    ApiKey,
     Cooldown,
     Failure,
     FailureKind,
     FallbackConfig,
+    FallbackConfigError,
     FallbackExhausted,
     FallbackObserver,
     FallbackPolicy,
@@ -122,9 +124,13 @@ def error_with(code: str) -> Any:
 
 @pytest.mark.parametrize("grouped", [True, False], ids=["chain", "one target"])
 def test_a_call_says_no_login_of_an_address(*, grouped: bool) -> None:
-    """Its record, its error, the error's note and a saved line name such a target without it."""
+    """Its record, its error, the error's note and a saved line name such a target without it.
+
+    HON-095, HOM-076: what a target is asked with, how, and a bad value are never shown either.
+    """
     address = f"https://me:{KEY}@host/v1?api_key={KEY}"
-    hidden: Any = {"client": KEY, "params": {"key": KEY}}
+    hidden: Any = {"client": KEY, "params": {"key": KEY}, "credential": ApiKey(KEY)}
+    hidden["endpoint"] = address
     chain = [Target(address, **hidden), Target("m", address), Target("n", name=f"{address}&n=1")]
     lines = io.StringIO()
     config = FallbackConfig(cooldown=Cooldown(after=1, base=60), deadline=60)
@@ -139,6 +145,10 @@ def test_a_call_says_no_login_of_an_address(*, grouped: bool) -> None:
     reprs = [repr(one) for one in (chain[0], named, run, run.attempt)]
     assert canaries_in(reprs) == []
     assert all("host" in one for one in reprs)
+    bad: Any = KEY
+    with pytest.raises(FallbackConfigError) as refused:
+        FallbackConfig(reset=bad)
+    assert canaries_in(refused.value) == []
 
     def fail(_: object) -> None:
         raise ConnectionResetError

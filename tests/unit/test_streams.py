@@ -274,27 +274,6 @@ def test_content_that_may_be_replaced_ends_nothing(driver: str, clock: Clock) ->
 
 
 @BOTH
-def test_a_deadline_is_over_once_there_was_content_that_is_replaced(
-    driver: str, clock: Clock
-) -> None:
-    """As it is for content that is final: who read for longer than that gets a whole answer."""
-
-    def chunks(attempt: Attempt) -> Any:
-        yield piece(attempt.target.name, "stop" if attempt.is_fallback else None)
-        if not attempt.is_fallback:
-            clock.advance(100)
-            raise DOWN
-
-    async def achunks(attempt: Attempt) -> Any:
-        for chunk in chunks(attempt):
-            yield chunk
-
-    asks = chunks if driver == "stream" else achunks
-    got = asked_by(driver, pair(deadline=60.0), asks, partial="replace")
-    assert got == [piece("primary"), piece("fallback", "stop")]
-
-
-@BOTH
 def test_where_nobody_ends_well_the_group_comes_out(driver: str) -> None:
     """Content that was handed out and dropped is no answer: the call is exhausted."""
     policy = pair()
