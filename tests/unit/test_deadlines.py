@@ -243,15 +243,3 @@ def test_a_sync_stream_hands_the_limit_to_ask(options: dict[str, Any], handed: f
     script = repeating(t0=["hello"])
     list(chain(1, **{"timeout": 180, **options}).stream(script.stream))
     assert script.requests[0].attempt.timeout == handed
-
-
-async def test_a_stream_that_never_speaks_ends_with_the_deadline() -> None:
-    """No fallback speaks either: the call is over, with the error that says so."""
-
-    async def silent(_: Attempt) -> Any:
-        await asyncio.Event().wait()
-        yield "never"
-
-    with pytest.raises(DeadlineExceeded):
-        async for _ in chain(2, deadline=0.04).astream(silent):
-            pass

@@ -256,8 +256,6 @@ def test_metadata_of_a_call_is_in_its_start_and_its_record() -> None:
     assert run.record.to_dict()["metadata"] == each[0]
     line = json.dumps(run.record.to_dict())
     assert list(read_records([line])) == [run.record]
-    with pytest.raises(FallbackConfigError, match="run: it came with options for the call"):
-        asking.call(lambda _: "ab", run=asking.start(), metadata={"a": "b"})
 
 
 @pytest.mark.parametrize(

@@ -93,25 +93,23 @@ def test_hermes(row: Row) -> None:
     assert isinstance(end, row.error or str)
 
 
-def test_hermes_stays_where_it_works_for_the_turn() -> None:
-    """HRS-010, G-01: the next iteration starts on the fallback, the next turn on the primary."""
-    policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig.hermes(cooldown=None))
-    script = repeating(primary=[LIMITED], fallback=["hello"])
+@pytest.mark.parametrize(
+    ("options", "first_of_next_turn"), [({"cooldown": None}, [P, F]), ({}, [F])]
+)
+def test_hermes_stays_where_it_works_for_the_turn_and_lets_a_limited_primary_rest(
+    clock: Clock, options: Any, first_of_next_turn: list[str]
+) -> None:
+    """HRS-010, G-01: the next iteration starts on the fallback, the next turn on the primary.
+
+    HRC-040, HRC-041: unless it rests, as long as the provider said; then one call looks again.
+    """
+    policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig.hermes(**options))
+    script = repeating(primary=[LIMITED] * len(first_of_next_turn) + ["back"], fallback=["hello"])
     for _ in range(2):
         with policy.turn():
             policy.call(script.ask)
             policy.call(script.ask)
-    assert script.asked == [P, F, F, P, F, F]
-
-
-def test_hermes_lets_a_limited_primary_rest_for_the_next_turns(clock: Clock) -> None:
-    """HRC-040, HRC-041: as long as the provider said, then one call looks at it again."""
-    policy = FallbackPolicy([Target(P), Target(F)], FallbackConfig.hermes())
-    script = repeating(primary=[LIMITED, "back"], fallback=["hello"])
-    for _ in range(2):
-        with policy.turn():
-            policy.call(script.ask)
-    assert script.asked == [P, F, F]
+    assert script.asked == [P, F, F, *first_of_next_turn, F]
     clock.advance(60.0)
     with policy.turn():
         assert policy.call(script.ask) == "back"

@@ -260,18 +260,6 @@ def test_a_transport_recovers_on_the_primary_only() -> None:
     assert kinds(alone) == ["Recover", "Stop"]
 
 
-def test_a_recovery_is_listed_once_and_requests_after_it_are_extra() -> None:
-    """Each is tried once on a target; HRC-066: it does not use up max_attempts."""
-    call = failed(DENIED, FallbackConfig(), Target(P, credential=Key()), TWO)
-    assert kinds(options_of(call)) == ["Recover", "SwitchTo", "Stop"]
-    call.recovered = frozenset({"refresh"})
-    assert kinds(options_of(call)) == ["SwitchTo", "Stop"]
-    last = failed(BUSY, FallbackConfig(max_attempts=1), ONE, TWO)
-    assert kinds(options_of(last)) == ["Stop"]
-    last.extra_attempts = 1
-    assert kinds(options_of(last)) == ["SwitchTo", "Stop"]
-
-
 def test_options_have_no_effects() -> None:
     """Listing them twice lists the same: nothing is written, waited for or told."""
     call = failed(DENIED, FallbackConfig(wait=1), Target(P, credential=Key()), TWO)
