@@ -1,21 +1,37 @@
-"""Answers without an answer: exceptions say whose fault it is, a mistake of the program stays."""
+"""Answers without an answer, and errors that never switch: each says whose fault it is."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import TYPE_CHECKING, Any
 
+import httpx
 import pytest
 from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.runnables import RunnableLambda
+from langgraph.errors import GraphBubbleUp, GraphInterrupt, ParentCommand
+from langgraph.types import Command
 from pydantic import ValidationError
 
-from honcho_fallback import FallbackExhausted, StreamInterrupted
+from honcho_fallback import FailureKind, FallbackConfig, FallbackExhausted, StreamInterrupted
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 from tests.helpers.agents import last, run
-from tests.helpers.chat_models import alive, gemini, gpt, model_at, serve
+from tests.helpers.chat_models import (
+    alive,
+    candidate,
+    chat,
+    gemini,
+    gpt,
+    model_at,
+    serve,
+    with_fallbacks,
+)
+from tests.helpers.chat_runs import VERBS, Runs
+from tests.helpers.own_rules import of_provider
+from tests.helpers.pairwise import in_turn
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
@@ -26,11 +42,12 @@ if TYPE_CHECKING:
 
     from tests.helpers.provider import ProviderServer, SeenRequest
 
+
 _HEAD = {"id": "1", "object": "chat.completion", "created": 1, "model": "m"}
 NULL: Any = {**_HEAD, "choices": None}
 EMPTY: Any = {**_HEAD, "choices": []}
 DOCUMENT: Any = {"error": {"message": "try again", "type": "server_error", "code": "server_error"}}
-VERBS = ["invoke", "ainvoke", "stream", "astream", "generate", "agenerate"]
+SIX = ["invoke", "ainvoke", "stream", "astream", "generate", "agenerate"]
 
 
 def answering(providers: ProviderServer, body: Any) -> BaseChatModel:
@@ -59,7 +76,7 @@ async def ask(model: Runnable[Any, Any], verb: str, asked: Any) -> Any:
     return [chunk async for chunk in model.astream(asked) if chunk][-1]
 
 
-@pytest.mark.parametrize("verb", VERBS)
+@pytest.mark.parametrize("verb", SIX)
 @pytest.mark.parametrize("body", [NULL, DOCUMENT], ids=["null for choices", "an error"])
 async def test_what_the_package_raises_about_an_answer_switches(
     providers: ProviderServer, body: Any, verb: str
@@ -199,3 +216,87 @@ async def test_a_setting_that_some_providers_know_costs_no_call_elsewhere(
     (name,) = setting
     assert name in down.requests[0].body
     assert name not in claude.requests[0].body
+
+
+# What never switches, and whose an error of HTTP is.
+
+SWITCHABLE = frozenset(FailureKind) - {FailureKind.CANCELLED}
+ASKING = ["invoke", "ainvoke", "stream", "astream"]
+
+
+INTERRUPTS: list[BaseException] = [
+    GraphInterrupt(),
+    GraphBubbleUp(),
+    ParentCommand(Command(goto="x")),
+]
+SIGNALS: list[BaseException] = [KeyboardInterrupt(), SystemExit(1), asyncio.CancelledError()]
+
+
+@in_turn(verb=ASKING, error=INTERRUPTS)
+async def test_control_flow_never_switches(error: BaseException, verb: str) -> None:
+    """Whatever the config says, a graph's interrupt comes out, and a stray StopIteration."""
+    options: Any = {"fallback_on": SWITCHABLE, "rules": of_provider(Exception)}
+    for raised in (error, StopIteration()) if verb == "invoke" else (error,):
+        runs, backup = Runs(), alive()
+
+        def raise_it(_asked: Any, raised: BaseException = raised) -> Any:
+            raise raised
+
+        model = FallbackRunnable(RunnableLambda(raise_it), backup, **options)
+        config: Any = {"callbacks": [runs]}
+        with pytest.raises(type(raised)):
+            _ = model.invoke("hi", config) if verb == "invoke" else None
+            await VERBS[verb](model, "hi", config)
+        assert backup.asked == []
+        assert runs.check().ends == ["error"]
+
+
+@in_turn(verb=["invoke", "stream", "batch"], error=SIGNALS)
+async def test_signals_never_switch(error: BaseException, verb: str) -> None:
+    """Ctrl-C and an exit are for the program; the run is closed all the same."""
+    runs = Runs()
+    model: Any = FallbackChatModel(chat("primary", error), alive(), fallback_on=SWITCHABLE)
+    config: Any = {"callbacks": [runs]}
+    asked = getattr(model, verb)
+    with pytest.raises(type(error)):
+        [*asked(["hi"] if verb == "batch" else "hi", config)]
+    assert candidate(model, 1).asked == []
+    (root,) = runs.roots
+    assert root.ends == ["error"]
+
+
+@pytest.mark.parametrize("verb", ["ainvoke", "astream", "abatch"])
+async def test_a_cancellation_of_something_below_is_no_cancelled_call(verb: str) -> None:
+    """Nobody cancelled the task: the backup is asked, though LangChain takes it for an answer."""
+    model: Any = FallbackChatModel(chat("primary", asyncio.CancelledError()), alive())
+    assert await VERBS[verb](model, "hi") == "from backup"
+
+
+PAGE = httpx.Request("GET", "https://gateway.example/run")
+
+
+def down() -> httpx.ConnectError:
+    return httpx.ConnectError("All connection attempts failed", request=PAGE)
+
+
+@pytest.mark.parametrize("bound", [False, True])
+@pytest.mark.parametrize("own", [None, FallbackConfig(timeout=5)])
+def test_a_chat_models_own_client_is_the_models(bound: bool, own: Any) -> None:
+    """In-house chat models talk to gateways of any address; a config for the call leaves it so."""
+    primary: Any = chat("primary", down())
+    model = with_fallbacks(primary.bind(stop=["."]) if bound else primary, [alive()])
+    config: Any = {"configurable": {"fallback_config": own}} if own else {}
+    assert isinstance(model.invoke("hi", config), AIMessage)
+
+
+def test_a_chain_may_ask_another_service() -> None:
+    """What a step of it asks over HTTP is looked at as anywhere else."""
+
+    def look_up(_: Any) -> Any:
+        raise down()
+
+    asking, backup = RunnableLambda(look_up), alive()
+    with pytest.raises(httpx.ConnectError):
+        with_fallbacks(asking | chat("primary", "hi"), [backup]).invoke("hi")
+    assert backup.asked == []
+    assert with_fallbacks(asking, [backup], only_models=True).invoke("hi").text == "from backup"

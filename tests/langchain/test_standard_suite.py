@@ -12,21 +12,19 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import ANY
 
 import pytest
-from langchain_core.language_models import BaseChatModel
-from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
+from langchain_core.messages import AIMessageChunk, HumanMessage
+from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.output_parsers import JsonOutputParser, PydanticOutputParser
-from langchain_core.outputs import ChatGeneration, ChatGenerationChunk, ChatResult
-from langchain_core.utils.function_calling import convert_to_openai_tool
 from langchain_tests.integration_tests import ChatModelIntegrationTests
 from langchain_tests.unit_tests import ChatModelUnitTests
 from pydantic import Field
 
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel
+from tests.helpers.chat_models import ScriptedChat
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
-
+    from langchain_core.language_models import BaseChatModel
     from langchain_core.messages import BaseMessage
 
 # The suite reads the schema of a pydantic 1 model in the old way, and v3 events are in beta.
@@ -48,14 +46,11 @@ def snapshot() -> Any:
 
 
 VALUES: dict[str, Any] = {"integer": 3, "array": [], "object": {}, "boolean": True}
-USAGE = {"input_tokens": 5, "output_tokens": 10, "total_tokens": 15}
 
 
-class ChatFake(BaseChatModel):
-    """Do what the suite wants of a provider: tools, JSON, stop words, usage, streams."""
+class ChatFake(ScriptedChat):
+    """Do what the suite wants of a provider: tools, JSON, stop words."""
 
-    model: str = "fake-1"
-    temperature: float | None = None
     max_tokens: int | None = None
     stop: list[str] = Field(default_factory=list)
     broken: bool = False
@@ -63,16 +58,6 @@ class ChatFake(BaseChatModel):
     @classmethod
     def is_lc_serializable(cls) -> bool:
         return True
-
-    @property
-    def _llm_type(self) -> str:
-        return "fake"
-
-    def bind_tools(
-        self, tools: Sequence[Any], *, tool_choice: str | None = None, **kwargs: Any
-    ) -> Any:
-        made = [convert_to_openai_tool(one) for one in tools]
-        return self.bind(tools=made, tool_choice=tool_choice, **kwargs)
 
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
@@ -87,46 +72,12 @@ class ChatFake(BaseChatModel):
         )
         return self.bind(json=True, ls_structured_output_format=format_) | parser
 
-    def _generate(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
-    ) -> ChatResult:
+    def _parts(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> list[Any]:
         if self.broken:
             raise StatusError(429)
-        answer = AIMessage(
-            content="" if (calls := _calls(messages, kwargs)) else self._words(stop, kwargs),
-            tool_calls=calls,
-            usage_metadata=USAGE,
-            response_metadata={"model_name": kwargs.get("model", self.model)},
-        )
-        return ChatResult(generations=[ChatGeneration(message=answer)])
-
-    def _stream(
-        self,
-        messages: list[BaseMessage],
-        stop: list[str] | None = None,
-        run_manager: Any = None,
-        **kwargs: Any,
-    ) -> Iterator[ChatGenerationChunk]:
-        yield ChatGenerationChunk(message=AIMessageChunk(content=""))
-        (generation,) = self._generate(messages, stop, **kwargs).generations
-        answer: Any = generation.message
-        pieces: list[Any] = [
-            {**call, "args": json.dumps(call["args"]), "index": index, "type": "tool_call_chunk"}
-            for index, call in enumerate(answer.tool_calls)
-        ]
-        for word in answer.text.split(" ") if answer.text else []:
-            yield ChatGenerationChunk(message=AIMessageChunk(content=f"{word} "))
-        last = AIMessageChunk(
-            content="",
-            tool_call_chunks=pieces,
-            usage_metadata=USAGE,
-            response_metadata=answer.response_metadata,
-        )
-        yield ChatGenerationChunk(message=last)
+        if calls := _calls(messages, kwargs):
+            return [AIMessageChunk(content="", tool_call_chunks=calls)]
+        return [f"{word} " for word in self._words(kwargs["stop"], kwargs).split(" ")]
 
     def _words(self, stop: list[str] | None, kwargs: dict[str, Any]) -> str:
         if kwargs.get("json"):
@@ -146,7 +97,7 @@ def _calls(messages: list[BaseMessage], kwargs: dict[str, Any]) -> list[Any]:
     chosen = tools.get(kwargs.get("tool_choice") or "") or next(iter(tools.values()))
     fields = chosen["parameters"].get("properties", {})
     args = {name: VALUES.get(kind.get("type"), last.text) for name, kind in fields.items()}
-    return [{"name": chosen["name"], "args": args, "id": "call_1", "type": "tool_call"}]
+    return [tool_call_chunk(name=chosen["name"], args=json.dumps(args), id="call_1", index=0)]
 
 
 class ChatWithFallback(FallbackChatModel):

@@ -467,32 +467,6 @@ async def test_an_answer_that_does_not_fit_an_interrupt_is_no_failure() -> None:
     assert results(answered)[0].status == "success"
 
 
-# LangChain silences its own warning in a way that threads undo for each other.
-@pytest.mark.filterwarnings("ignore:Direct attribute assignment to ModelRequest")
-async def test_runs_share_nothing() -> None:
-    """Of 50 concurrent runs on one middleware every second fails; only those are ended."""
-
-    @tool
-    async def weigh(n: int) -> str:
-        """Weigh."""
-        await asyncio.sleep(0)
-        if n % 2:
-            raise ValueError("odd")
-        return f"fine {n} {asyncio.current_task()}"
-
-    guard = ToolLoopGuardMiddleware()
-    held = dict(vars(guard))
-
-    async def one(n: int) -> Any:
-        script = [calls("weigh", at, n=n if n % 2 else n + 2 * at) for at in range(4)]
-        made = agent(chat("m", *script, "ok"), guard, tools=[weigh])
-        return reason(await run("ainvoke", made))
-
-    found = await asyncio.gather(*(one(n) for n in range(50)))
-    assert found == [None, "identical_failures"] * 25
-    assert vars(guard) == held
-
-
 @pytest.mark.parametrize(
     ("options", "field"),
     [
