@@ -128,22 +128,36 @@ def test_thoughts_go_back_to_a_primary_of_another_name(
     assert ("'signature': 'signed'" if form == "messages" else "encrypted_content") in body
 
 
-def test_accounts_that_share_a_format_get_their_own_answers_alone() -> None:
-    """Encrypted reasoning of one is not sent to the other; the chain's note says whose it is."""
-    chain = gpt(model="a"), cloud(model="b")
-    of_openai, of_cloud = answer(target="openai/a"), answer(target="cloud/b")
-    assert [kept(of_openai, at, *chain) for at in (0, 1)] == [True, False]
-    assert [kept(of_cloud, at, *chain) for at in (0, 1)] == [False, True]
-    assert [kept(answer(), at, *chain) for at in (0, 1)] == [True, False]
-    assert [kept(answer(), at, *reversed(chain)) for at in (0, 1)] == [True, False]
+TWO = gpt(model="a"), gpt(model="b")
+PLACES = gpt(model="a", base_url=NOWHERE), gpt(model="b", base_url=CLOUD)
+CLOUDY = gpt(model="a"), cloud(model="b")
+SERVED = claude(model="a"), Mantle(model="b", api_key="k", base_url=CLOUD), gpt()
+OF_OPENAI, ELSEWHERE = answer(target="openai/a"), answer(target="openai/elsewhere")
+# An answer, the candidates of a chain, and which of them gets it whole.
+WHOSE: dict[str, tuple[AIMessage, tuple[Any, ...], list[bool]]] = {
+    "accounts share a format, its note says openai": (OF_OPENAI, CLOUDY, [True, False]),
+    "its note says cloud": (answer(target="cloud/b"), CLOUDY, [False, True]),
+    "no note, so it is the primary's": (answer(), CLOUDY, [True, False]),
+    "no note, whoever is the primary": (answer(), CLOUDY[::-1], [True, False]),
+    "one provider at two addresses is two accounts": (OF_OPENAI, PLACES, [True, False]),
+    "at one address it is one": (OF_OPENAI, TWO, [True, True]),
+    # Agents with chains of their own share a thread, and a model of a thread is renamed.
+    "another chain's is its provider's": (ELSEWHERE, (claude(), *CLOUDY), [False, True, False]),
+    "it is nobody's where two accounts may have made it": (ELSEWHERE, PLACES, [False, False]),
+    "it is both's at one address": (ELSEWHERE, TWO, [True, True]),
+    "signatures hold where the model is served": (
+        answer("anthropic", "anthropic/a"),
+        SERVED,
+        [True, True, False],
+    ),
+}
 
 
-def test_one_provider_at_two_addresses_is_two_accounts() -> None:
-    """What a server of OpenAI's protocol keeps is not looked for on another one."""
-    chain = gpt(model="a", base_url=NOWHERE), gpt(model="b", base_url=CLOUD)
-    assert [kept(answer(target="openai/a"), at, *chain) for at in (0, 1)] == [True, False]
-    same = gpt(model="a"), gpt(model="b")
-    assert [kept(answer(target="openai/a"), at, *same) for at in (0, 1)] == [True, True]
+@pytest.mark.parametrize("case", WHOSE)
+def test_an_answer_goes_whole_to_whose_it_is(case: str) -> None:
+    """The chain's note says which target wrote it; what only an account can read stays there."""
+    message, chain, expected = WHOSE[case]
+    assert [kept(message, at, *chain) for at in range(len(chain))] == expected
 
 
 def test_an_id_that_is_too_long_is_its_own_accounts() -> None:
@@ -157,30 +171,6 @@ def test_an_id_that_is_too_long_is_its_own_accounts() -> None:
         assert isinstance(sent, AIMessage)
         lengths.append(len(sent.tool_calls[0]["id"] or ""))
     assert lengths == [32, 70]
-
-
-def test_an_answer_of_another_chain_is_its_providers() -> None:
-    """A target that this chain does not have: only who names itself so gets it whole."""
-    chain = claude(), gpt(model="a"), cloud(model="b")
-    message = answer(target="openai/elsewhere")
-    assert [kept(message, at, *chain) for at in (0, 1, 2)] == [False, True, False]
-
-
-def test_an_answer_of_another_chain_is_nobodys_where_two_accounts_could_have_made_it() -> None:
-    """Agents with chains of their own share a thread, and a model of a thread is renamed."""
-    chain = gpt(model="a", base_url=NOWHERE), gpt(model="b", base_url=CLOUD)
-    message = answer(target="openai/elsewhere")
-    assert [kept(message, at, *chain) for at in (0, 1)] == [False, False]
-    same = gpt(model="a"), gpt(model="b")
-    assert [kept(message, at, *same) for at in (0, 1)] == [True, True]
-
-
-def test_signatures_hold_wherever_the_model_is_served() -> None:
-    """Anthropic's signed thinking goes to whoever serves its models, and to nobody else."""
-    mantle = Mantle(model="b", api_key="k", base_url=CLOUD)
-    chain = claude(model="a"), mantle, gpt()
-    message = answer("anthropic", "anthropic/a")
-    assert [kept(message, at, *chain) for at in (0, 1, 2)] == [True, True, False]
 
 
 def test_a_primary_that_no_table_knows_keeps_its_own_blocks() -> None:
