@@ -369,11 +369,9 @@ async def polled(
     ("answer", "polls", "expected"),
     [
         (lambda n: f"{n} of 6", 50, (6, "all green")),
-        (lambda n: {"done": n}, 50, (6, "all green")),
         (lambda n: block(f"{n} of 6"), 50, (6, "all green")),
         (lambda n: "queued" if n < 3 else f"{n} of 6", 50, (6, "all green")),
         (lambda _: "queued", 50, (3, "identical_batches")),
-        (lambda _: {"done": 0}, 50, (3, "identical_batches")),
         (lambda _: block("queued"), 50, (3, "identical_batches")),
         (lambda n: f"{n // 4}", 50, (3, "identical_batches")),
         (str, 5, (5, "polls")),

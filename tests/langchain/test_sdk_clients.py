@@ -19,6 +19,8 @@ from tests.helpers.chat_models import (
     Joke,
     alive,
     asked_of,
+    claude,
+    gpt,
     groq,
     keys,
     look_up,
@@ -263,21 +265,17 @@ def test_an_attempts_time_reaches_the_sdk(providers: ProviderServer, name: str, 
     assert all(0 < seconds < 60 for seconds in second if seconds)
 
 
-@pytest.mark.parametrize("name", ["openai", "anthropic", "groq"])
 @pytest.mark.parametrize(
     ("own", "option", "expected"),
     [(7, 30, 7), (40, 30, 30), (None, 30, 30), (None, None, None), (7, None, 7)],
 )
+@pytest.mark.parametrize("make", [gpt, claude, groq])
 def test_the_shorter_time_counts(
-    providers: ProviderServer, name: str, own: float | None, option: float | None, expected: Any
+    providers: ProviderServer, make: Any, own: float | None, option: float | None, expected: Any
 ) -> None:
     """The model's own timeout, or the attempt's."""
-    up = serve(providers, "openai" if name == "groq" else name, "hello")
-    if name == "groq":
-        given: Any = groq(base_url=up.url, timeout=own)
-    else:
-        given = model_at(up, timeout=own)
-    model = FallbackChatModel(given, timeout=option)
+    up = serve(providers, "any", "hello")
+    model = FallbackChatModel(make(base_url=up.url, timeout=own), timeout=option)
     assert model.invoke("hi").text == "hello"
     assert read_timeouts(up) == [expected]
 

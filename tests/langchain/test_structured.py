@@ -277,17 +277,9 @@ async def stream(model: Any) -> Any:
 
 PATHS: dict[str, Callable[[Any, Any, Any], Any]] = {
     "agent": lambda one, two, no: run("ainvoke", agent(one, FallbackMiddleware(two, validate=no))),
-    "agent over a model": lambda one, two, no: run(
-        "ainvoke", agent(FallbackChatModel(one, two, validate=no))
-    ),
     "bound": lambda one, two, no: invoke(
         FallbackChatModel(one, two, validate=no).bind_tools([Joke])
     ),
-    "call": lambda one, two, no: invoke(
-        FallbackChatModel(one, two),
-        {"configurable": {"fallback_config": FallbackConfig(validate=no)}},
-    ),
-    "invoke": lambda one, two, no: invoke(FallbackChatModel(one, two, validate=no)),
     "raw": lambda one, two, no: invoke(
         FallbackChatModel(one, two, validate=no).with_structured_output(Joke, include_raw=True)
     ),
