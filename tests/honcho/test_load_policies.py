@@ -262,14 +262,19 @@ model = "anthropic/c"
 """
 
 
-def test_the_file_has_the_same_tree_and_the_environment_wins(tmp_path: Path) -> None:
-    """HOM-013: both merge key by key."""
-    path = tmp_path / "config.toml"
+def test_dotenv_wins_over_the_environment_and_that_over_the_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """HOM-013: all merge key by key; a .env is read where it is named."""
+    monkeypatch.chdir(tmp_path)
+    path, env_file = tmp_path / "config.toml", tmp_path / ".env"
     path.write_text(TOML, encoding="utf-8")
-    policies = load_policies(
-        {"LLM_ANTHROPIC_API_KEY": "k", "LLM_GEMINI_API_KEY": "k", f"{F}__MODEL": "from-the-env"},
-        toml=path,
-    )
+    env_file.write_text(f"{F}__MODEL='from-dotenv'\nLLM_ANTHROPIC_API_KEY=own\n", encoding="utf-8")
+    environ = {"LLM_GEMINI_API_KEY": "k", f"{F}__MODEL": "from-the-env"}
+    environ["LLM_ANTHROPIC_API_KEY"] = "k"
+    named = load_policies(environ, toml=path, env_file=env_file)["deriver"]
+    assert (named.targets[1].name, key(named)) == ("anthropic/from-dotenv", "own")
+    policies = load_policies(environ, toml=path)
     deriver = policies["deriver"]
     assert chain(deriver) == ["openai/gpt-5.5", "anthropic/from-the-env"]
     assert deriver.targets[1].params["temperature"] == 0.5
@@ -280,15 +285,14 @@ def test_the_file_has_the_same_tree_and_the_environment_wins(tmp_path: Path) -> 
     assert chain(policies["dream.induction"])[1:] == ["anthropic/c"]
 
 
-@pytest.mark.parametrize(("content", "why"), [(None, "cannot be read"), ("= sk-x", "is not TOML")])
-def test_a_file_that_cannot_be_read_is_named(
-    content: str | None, why: str, tmp_path: Path
-) -> None:
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """The path is said, a line of it never."""
     path = tmp_path / "config.toml"
-    if content is not None:
-        path.write_text(content, encoding="utf-8")
-    with pytest.raises(FallbackConfigError, match=f"config.toml {why}") as caught:
+    for option in ("toml", "env_file"):
+        with pytest.raises(FallbackConfigError, match=f"{option}: .*config.toml cannot be read"):
+            load_policies({}, **{option: path})  # type: ignore[arg-type] # a path for both
+    path.write_text("= sk-x", encoding="utf-8")
+    with pytest.raises(FallbackConfigError, match=r"config\.toml is not TOML") as caught:
         load_policies({}, toml=path)
     assert "sk-x" not in str(caught.value)
 
@@ -323,21 +327,6 @@ def test_the_options_are_the_pull_requests_unless_others_are_given() -> None:
     with policies["summary"].turn(), pytest.raises(StatusError):
         policies["summary"].start().fail(StatusError(400))
     assert [call.agent for call in listener.starts] == ["deriver", "summary"]
-
-
-def test_the_env_file_wins_over_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """HOM-013: a .env is read where it is named, and wins as in Honcho."""
-    monkeypatch.chdir(tmp_path)
-    path = tmp_path / ".env"
-    path.write_text(f"{F}__TRANSPORT='anthropic'\nLLM_ANTHROPIC_API_KEY=own\n", encoding="utf-8")
-    environ = {**KEYS, f"{F}__TRANSPORT": "gemini", f"{F}__MODEL": "m"}
-    assert chain(load_policies(environ)["deriver"]) == [PRIMARY, "gemini/m"]
-    policy = load_policies(environ, env_file=path)["deriver"]
-    assert (chain(policy), key(policy)) == ([PRIMARY, "anthropic/m"], "own")
-    with pytest.raises(FallbackConfigError, match=r"env_file: .*nowhere cannot be read"):
-        load_policies(environ, env_file=tmp_path / "nowhere")
 
 
 def test_a_missing_key_is_a_failed_authentication_without_a_request() -> None:

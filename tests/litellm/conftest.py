@@ -26,7 +26,7 @@ from tests.helpers.litellm_runs import (
     run_async,
     text_of,
 )
-from tests.helpers.observers import ContentListener, Listener
+from tests.helpers.observers import Listener
 from tests.helpers.provider import ProviderServer
 from tests.helpers.redis_server import free_port, redis_server
 
@@ -156,9 +156,3 @@ def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
     port = free_port()
     with redis_server(tmp_path_factory.mktemp("redis"), port):
         yield port
-
-
-@pytest.fixture
-def content_listener() -> ContentListener:
-    """Return an observer that hears prompts and answers."""
-    return ContentListener()

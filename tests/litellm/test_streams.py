@@ -14,6 +14,7 @@ from honcho_fallback import AnswerRejected, FallbackPolicy, Target, classify
 from honcho_fallback_litellm._responses import events_of
 from tests.helpers import wire
 from tests.helpers.litellm_runs import ASKED
+from tests.helpers.observers import ContentListener
 from tests.helpers.provider import Reply
 from tests.helpers.wire import CHAT_USAGE, COUNTS, MESSAGE_COUNTS
 from tests.helpers.wire import chat_word as word
@@ -160,13 +161,13 @@ def test_a_chain_of_breaking_streams_asks_each_once(
 
 
 def test_nothing_of_a_failed_attempt_is_left(
-    bench: Any, providers: ProviderServer, read: Any, content_listener: Any
+    bench: Any, providers: ProviderServer, read: Any
 ) -> None:
     """(8) Neither its chunks nor what it said that it cost, for the caller and for observers."""
     cost = {"prompt_tokens": 99, "completion_tokens": 99, "total_tokens": 198}
     costly = wire.event(wire.chat_chunk(None, usage=cost))
     asked = {"stream_options": {"include_usage": False}}
-    router, listener = bench.managed(listener=content_listener)
+    router, listener = bench.managed(listener=ContentListener())
     fine: list[Any] = []
     read(router, fine, **asked)
     providers["primary"].reply(Reply(events=[NO_CONTENT, costly], cut=True))
