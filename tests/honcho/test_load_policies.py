@@ -288,9 +288,11 @@ def test_dotenv_wins_over_the_environment_and_that_over_the_file(
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
     """The path is said, a line of it never."""
     path = tmp_path / "config.toml"
-    for option in ("toml", "env_file"):
-        with pytest.raises(FallbackConfigError, match=f"{option}: .*config.toml cannot be read"):
-            load_policies({}, **{option: path})  # type: ignore[arg-type] # a path for both
+    options: Any
+    for name in ("toml", "env_file"):
+        options = {name: path}
+        with pytest.raises(FallbackConfigError, match=f"{name}: .*config.toml cannot be read"):
+            load_policies({}, **options)
     path.write_text("= sk-x", encoding="utf-8")
     with pytest.raises(FallbackConfigError, match=r"config\.toml is not TOML") as caught:
         load_policies({}, toml=path)

@@ -158,7 +158,8 @@ def test_a_chat_goes_on_at_another_provider_and_comes_back(
         )
         return answer.choices[0].message
 
-    goes_there_and_back(*servers, ask, lambda message: [message, *results_of(message)])
+    primary, fallback = servers
+    goes_there_and_back(primary, fallback, ask, lambda message: [message, *results_of(message)])
 
 
 def goes_on_at_the_fallback(bench: Bench, primary: Provider, models: list[Json]) -> None:
