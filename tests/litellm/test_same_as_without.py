@@ -247,27 +247,25 @@ _MOCKED_LISTS = ("no list", "fallbacks", "context_window_fallbacks", "content_po
 
 
 @pytest.mark.parametrize(
-    ("mock", "lists"),
+    ("mock", "lists", "names"),
     [
-        (mock, lists)
-        for mock in MOCKS
-        for lists in _MOCKED_LISTS
-        # The spare would be given the short time as well, and from 1.110 on the flag.
-        if lists != "fallbacks" or mock not in {"mock_timeout", "mock_testing_rate_limit_error"}
+        *(
+            (mock, lists, ALONE)
+            for mock in MOCKS
+            for lists in _MOCKED_LISTS
+            # The spare would be given the short time as well, and from 1.110 on the flag.
+            if lists != "fallbacks"
+            or mock not in {"mock_timeout", "mock_testing_rate_limit_error"}
+        ),
+        # It stands for a failure of the primary.
+        *(("mock_testing_fallbacks", lists, PAIR) for lists in ("no list", "fallbacks")),
     ],
 )
-def test_a_rehearsal_goes_the_same_way(mock: str, lists: str, twins: Twins) -> None:
+def test_a_rehearsal_goes_the_same_way(
+    mock: str, lists: str, names: tuple[str, ...], twins: Twins
+) -> None:
     """`mock_testing_*` and `mock_response` take the lists that the real error would take."""
-    without, with_it = twins.both({}, MOCKS[mock], **OF_THE_ROUTER[lists])
-    assert with_it == without
-
-
-@pytest.mark.parametrize("lists", ["no list", "fallbacks"])
-def test_a_rehearsed_failure_goes_on_to_the_next_target(lists: str, twins: Twins) -> None:
-    """`mock_testing_fallbacks` stands for a failure of the primary."""
-    without, with_it = twins.both(
-        {}, MOCKS["mock_testing_fallbacks"], names=PAIR, **OF_THE_ROUTER[lists]
-    )
+    without, with_it = twins.both({}, MOCKS[mock], names=names, **OF_THE_ROUTER[lists])
     assert with_it == without
 
 
