@@ -12,7 +12,6 @@ import pytest
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrategy
 from tests.helpers.litellm_runs import ASKED
-from tests.helpers.observers import WRONG
 
 if TYPE_CHECKING:
     from tests.helpers.provider import ProviderServer
@@ -276,11 +275,10 @@ def test_options_that_cannot_work_are_refused(field: str, value: Any) -> None:
 
 
 @pytest.mark.parametrize("make", [FallbackRoutingStrategy, FallbackProxyHandler])
-@pytest.mark.parametrize("wrong", WRONG)
-def test_a_wrong_observer_is_refused_where_it_is_given(make: Any, wrong: str) -> None:
+def test_a_wrong_observer_is_refused_where_it_is_given(make: Any) -> None:
     """The message is the core's, before any Router is there."""
-    with pytest.raises(FallbackConfigError, match="observers: got "):
-        make(observers=WRONG[wrong])
+    with pytest.raises(FallbackConfigError, match="observers: got a int"):
+        make(observers=3)
 
 
 def test_one_strategy_serves_one_router(bench: Any) -> None:
