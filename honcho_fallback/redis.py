@@ -62,8 +62,8 @@ class _Letter(NamedTuple):
 
     number: int
     news: Mapping[str, _News]
-    keys: list[str]
-    values: list[str]
+    asked: list[str]  # the identities that the reply tells of
+    arguments: list[Any]  # of eval
 
 
 class RedisCooldown(Cooldown):
@@ -139,28 +139,24 @@ class RedisCooldown(Cooldown):
             offered: The keys of each, in the order of the chain.
             lease: Seconds for which a probe keeps others away.
         """
-        groups = _shared(offered)
-        if self._client is not None and self._worth_it(groups):
-            letter = self._letter(groups, lease)
+        letter = None if self._client is None else self._letter(offered, lease)
+        if letter is not None:
             try:
-                reply = self._client.eval(_SCRIPT, len(letter.keys), *letter.keys, *letter.values)
-                self._absorb(letter, groups, reply)
+                self._absorb(letter, self._client.eval(*letter.arguments))
             except Exception as error:  # noqa: BLE001 # of whatever client it is: no call fails for it
                 self._go_without(error)
 
     async def apull(self, offered: Sequence[Keys], lease: float | None = None, /) -> None:
         """Do so without blocking the loop."""
-        groups = _shared(offered)
-        if self._worth_it(groups):
-            letter = self._letter(groups, lease)
-            arguments = (_SCRIPT, len(letter.keys), *letter.keys, *letter.values)
+        letter = self._letter(offered, lease)
+        if letter is not None:
             try:
                 async with asyncio.timeout(self._timeout):
                     if (aclient := self._aclient()) is not None:
-                        reply: Any = await aclient.eval(*arguments)
+                        reply: Any = await aclient.eval(*letter.arguments)
                     else:
-                        reply = await asyncio.to_thread(self._client.eval, *arguments)
-                    self._absorb(letter, groups, reply)
+                        reply = await asyncio.to_thread(self._client.eval, *letter.arguments)
+                    self._absorb(letter, reply)
             except Exception as error:  # noqa: BLE001 # as above
                 self._go_without(error)
 
@@ -193,14 +189,6 @@ class RedisCooldown(Cooldown):
             self._aclients[loop] = self._make_aclient()
         return self._aclients[loop]
 
-    def _worth_it(self, groups: Sequence[Sequence[str]]) -> bool:
-        now = monotonic()
-        if now < self._resting_until or not (groups or self._outbox):
-            return False
-        if self._reported:
-            self._resting_until = now + _PAUSE  # one call looks for Redis, the others do not wait
-        return True
-
     def _learn(self, report: CooldownReport, now: float) -> bool:
         identity = report.identity
         is_probe = report.permit is not None and self._permit(identity) == report.permit
@@ -212,19 +200,24 @@ class RedisCooldown(Cooldown):
             self._outbox[identity] = _News(report.health, until, failures, is_probe)
         return is_news
 
-    def _letter(self, groups: Sequence[Sequence[str]], lease: float | None) -> _Letter:
-        now = monotonic()
+    def _letter(self, offered: Sequence[Keys], lease: float | None) -> _Letter | None:
+        """Write what others have to hear, and what is asked; None where nobody has to wait."""
+        shared = ([key for key in keys if not _local(key)] for keys in offered)
+        groups, now = [group for group in shared if group], monotonic()
+        if now < self._resting_until or not (groups or self._outbox):
+            return None
+        if self._reported:
+            self._resting_until = now + _PAUSE  # one call looks for Redis, the others do not wait
         with self._lock:
             # A rest that is over by now is no news any more.
-            over = [
-                k for k, one in self._outbox.items() if one.health == "down" and one.until <= now
-            ]
-            for identity in over:
-                del self._outbox[identity]
+            for identity, one in [*self._outbox.items()]:
+                if one.health == "down" and one.until <= now:
+                    del self._outbox[identity]
             news = dict(self._outbox)
             self._letters += 1
             number = self._letters
-        keys = [_PREFIX + one for one in ("writable", *news, *chain.from_iterable(groups))]
+        asked = [*chain.from_iterable(groups)]
+        keys = [_PREFIX + one for one in ("writable", *news, *asked)]
         # Once Redis has failed it has to show that it takes what is written, too: one that only
         # answers reads would hide what this process knows.
         seconds = (max(self.cap, self.stated_cap), self.base if lease is None else lease)
@@ -233,9 +226,10 @@ class RedisCooldown(Cooldown):
         for one in news.values():
             rest = _milliseconds(max(0.0, one.until - now))
             values += [one.health, rest, str(one.failures), str(int(one.is_probe))]
-        return _Letter(number, news, keys, [*values, *(str(len(group)) for group in groups)])
+        values += (str(len(group)) for group in groups)
+        return _Letter(number, news, asked, [_SCRIPT, len(keys), *keys, *values])
 
-    def _absorb(self, letter: _Letter, groups: Sequence[Sequence[str]], reply: Any) -> None:
+    def _absorb(self, letter: _Letter, reply: Any) -> None:
         now = monotonic()
         with self._lock:
             for identity, sent in letter.news.items():
@@ -243,7 +237,7 @@ class RedisCooldown(Cooldown):
                     del self._outbox[identity]
                 # Other letters that are under way may have been read before this one.
                 self._known_after[identity] = max(self._known_after[identity], self._letters - 1)
-            for identity, entry in zip(chain.from_iterable(groups), reply, strict=True):
+            for identity, entry in zip(letter.asked, reply, strict=True):
                 is_older = letter.number <= self._known_after[identity]
                 if identity in self._outbox or (is_older and identity not in letter.news):
                     # It would hide what Redis has not taken yet, or, over several connections,
@@ -303,12 +297,6 @@ def _clients(server: Any, aclient: Any, timeout: float) -> tuple[Any, Callable[[
     if aclient is None or hasattr(aclient, "eval"):
         return server, lambda: aclient
     return server, aclient
-
-
-def _shared(offered: Sequence[Keys]) -> list[list[str]]:
-    """Return the keys of targets that other processes know, too."""
-    groups = ([key for key in keys if not _local(key)] for keys in offered)
-    return [group for group in groups if group]
 
 
 def _local(identity: str) -> bool:

@@ -250,58 +250,49 @@ class SpanObserver(FallbackObserver, ABC):
     def on_start(self, call: CallStart, /) -> None:
         """Open the span of a call."""
         span = self._open(call, self._turn_span(call))
-        if span is None:
-            return
-        self._calls[call.call_id] = _OpenCall(call, span)
-        # A span that is forgotten is never exported: nobody knows how it went on.
-        if len(self._calls) > self._most:
-            with suppress(KeyError):  # other threads took them all
-                self._calls.popitem(last=False)
+        if span is not None:
+            self._calls[call.call_id] = _OpenCall(call, span)
+            # A span that is forgotten is never exported: nobody knows how it went on.
+            if len(self._calls) > self._most:
+                with suppress(KeyError):  # other threads took them all
+                    self._calls.popitem(last=False)
 
     def on_content(self, content: CallContent, /) -> None:
         """Keep what was asked or answered; the latest counts."""
         call = self._calls.get(content.call_id)
-        if call is None:
-            return
-        if content.input is not None and self._keep_input:
-            call.input = content.input
-        if content.output is not None:
-            call.output = content.output
-        if content.parameters:
-            call.parameters.update(content.parameters)
+        if call is not None:
+            if content.input is not None and self._keep_input:
+                call.input = content.input
+            call.output = call.output if content.output is None else content.output
+            call.parameters.update(content.parameters or {})
 
     def on_finish(self, record: CallRecord, /) -> None:
         """Fill and end the span of a call."""
         call = self._calls.pop(record.call_id, None)
-        if call is None:
-            return
-        try:
-            self._fill(call.span, EndedCall.of(call, record))
-        finally:
-            call.span.end()
+        if call is not None:
+            try:
+                self._fill(call.span, EndedCall.of(call, record))
+            finally:
+                call.span.end()
 
     def on_turn_end(self, turn: TurnEnd, /) -> None:
         """Fill and end the span of a turn."""
         span = self._turns.pop(turn.turn_id, None)
-        if span is None:
-            return
-        try:
-            self._fill_turn(span, turn)
-        finally:
-            span.end()
+        if span is not None:
+            try:
+                self._fill_turn(span, turn)
+            finally:
+                span.end()
 
     def _turn_span(self, call: CallStart) -> Any:
-        turn_id = call.turn_id
-        if turn_id is None:
-            return None
-        span = self._turns.get(turn_id)
-        if span is None:
+        span = None if call.turn_id is None else self._turns.get(call.turn_id)
+        if span is None and call.turn_id is not None:
             opened = self._open_turn(call)
             if opened is None:
                 return None
             # Of two calls that begin a turn at once one is first; the other's span never ends, so
             # it is never exported.
-            span = self._turns.setdefault(turn_id, opened)
+            span = self._turns.setdefault(call.turn_id, opened)
             self._end_turns(but=self._most)
         return span
 
