@@ -40,7 +40,12 @@ def replay(records: str | Path | Iterable[CallRecord], *, name: str = "replay") 
         FallbackConfigError: There are none, the file cannot be read, or a line is no record.
     """
     if isinstance(records, str | Path):
-        records = _read(records)
+        try:
+            records = list(read_records(records))
+        except (RecordError, OSError) as error:
+            problem = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            fix = "pass a file with json.dumps(record.to_dict()) on each line"
+            raise FallbackConfigError.about(str(records), problem, fix) from None
     calls = sorted(records, key=lambda call: call.started_at)
     if not calls:
         raise FallbackConfigError.about("records", "there are none", "pass at least one")
@@ -69,15 +74,6 @@ def replay(records: str | Path | Iterable[CallRecord], *, name: str = "replay") 
         ),
         started_at=start,
     )
-
-
-def _read(path: str | Path) -> list[CallRecord]:
-    try:
-        return list(read_records(path))
-    except (RecordError, OSError) as error:
-        problem = (error.strerror if isinstance(error, OSError) else None) or str(error)
-        fix = "pass a file with json.dumps(record.to_dict()) on each line"
-        raise FallbackConfigError.about(str(path), problem, fix) from None
 
 
 def _reply(call: CallRecord, attempt: AttemptRecord) -> Reply:

@@ -12,7 +12,7 @@ from contextlib import contextmanager, suppress
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from math import ceil
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from honcho_fallback import (
     ConfigOptions,
@@ -31,7 +31,6 @@ if TYPE_CHECKING:
     from honcho_fallback import CallRecord, FallbackRun
     from honcho_fallback.simulate._scenario import Scenario
 
-T = TypeVar("T")
 _HEADS = ("policy", "calls", "answered", "p50 s", "p95 s", "requests", "wasted", "money", "lost")
 
 
@@ -181,7 +180,7 @@ def simulate(
         if target.name not in known:
             what = f"target in scenario {scenario.name!r}"
             raise FallbackConfigError.unknown(target.name, known, what)
-    return run_in_virtual_time(lambda: _play(scenario, policy, name, seed))
+    return _run_in_virtual_time(lambda: _play(scenario, policy, name, seed))
 
 
 async def _play(scenario: Scenario, policy: FallbackPolicy, name: str, seed: int) -> Report:
@@ -286,7 +285,7 @@ class _Clock(selectors.DefaultSelector):
         return super().select(None if timeout is None else 0)
 
 
-class VirtualTimeLoop(asyncio.SelectorEventLoop):
+class _VirtualTimeLoop(asyncio.SelectorEventLoop):
     """Run tasks that overlap in virtual time, always in the same order; it has no threads."""
 
     def __init__(self) -> None:
@@ -294,11 +293,10 @@ class VirtualTimeLoop(asyncio.SelectorEventLoop):
         super().__init__(self._clock)
 
     def time(self) -> float:
-        """Return the virtual time in seconds, from 0."""
         return self._clock.now
 
 
-def run_in_virtual_time(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
+def _run_in_virtual_time(main: Callable[[], Coroutine[Any, Any, Report]]) -> Report:
     """Run a coroutine to its end, also where a loop is running already, as in a notebook."""
     running = None
     with suppress(RuntimeError):
@@ -309,6 +307,6 @@ def run_in_virtual_time(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
         return thread.submit(_run, main).result()
 
 
-def _run(main: Callable[[], Coroutine[Any, Any, T]]) -> T:
-    with asyncio.Runner(loop_factory=VirtualTimeLoop) as runner:
+def _run(main: Callable[[], Coroutine[Any, Any, Report]]) -> Report:
+    with asyncio.Runner(loop_factory=_VirtualTimeLoop) as runner:
         return runner.run(main())

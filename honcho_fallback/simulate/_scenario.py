@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 Name = Annotated[str, Field(min_length=1)]
 Seconds = Annotated[float, Field(gt=0)]
 NotNegative = Annotated[float, Field(ge=0)]
-Share = Annotated[float, Field(gt=0, le=1)]
 Count = Annotated[int, Field(ge=0)]
 
 _SHIPPED = Path(__file__).with_name("scenarios")
@@ -65,7 +64,7 @@ class Phase(_Part):
     code: str | None = None  # the provider's error code
     retry_after: NotNegative | None = None  # seconds that a refusal asks to be left alone
     delay: NotNegative = 0.05  # seconds until a refusal is there, or the connection breaks
-    share: Share = 1.0  # of the requests; the others are answered
+    share: Annotated[float, Field(gt=0, le=1)] = 1.0  # of the requests; the others are answered
     after_content: bool = False  # whether a stream brings content first
     calls: Count = 0  # requests answered per window, the first of which begins with the phase
     window: Seconds = 60.0  # its length; Retry-After tells when it ends

@@ -126,9 +126,7 @@ class Endpoint:
         """Repeat what was seen nearest in time; requests of the same moment take turns."""
         times = self._times
         after = bisect_left(times, now)
-        if after == len(times) or (after and now - times[after - 1] <= times[after] - now):
-            after -= 1
-        nearest = times[after]
+        nearest = min(times[max(0, after - 1) : after + 1], key=lambda at: abs(at - now))
         start, end = bisect_left(times, nearest), bisect_right(times, nearest)
         turn = self._seen[nearest] % (end - start)
         self._seen[nearest] += 1
