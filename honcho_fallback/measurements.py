@@ -194,8 +194,6 @@ def token_counts(usage: Mapping[str, Any] | None) -> Mapping[str, int]:
 class _Names(dict[str, str]):
     """Turn names into the values of one label, of which there are never too many."""
 
-    __slots__ = ("_most",)
-
     def __init__(self, most: int) -> None:
         super().__init__()
         self._most = most

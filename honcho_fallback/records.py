@@ -214,14 +214,12 @@ def read_records(
         if not line.strip():
             continue
         try:
-            record = _record(line)
+            yield _record(line)
         except ValidationError as error:
             refused = RecordError(number, _explain(error))
             if broken is None:
                 raise refused from None
             broken(refused)
-        else:
-            yield record
 
 
 def _record(line: str | bytes) -> CallRecord:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any, TypeAlias, cast
 
@@ -36,15 +36,16 @@ def _read_kind(value: object) -> FailureKind:
     return FailureKind(value)
 
 
-def _text_that(fits: Callable[[str], object], what: str, make: Callable[[str], str]) -> Any:
-    """Make the check of a text, and say what to write in place of another one."""
+def _read_text(value: object) -> str:
+    if not isinstance(value, str) or not value.strip():
+        raise ValueError("write pieces of the message")
+    return value.lower()
 
-    def read(value: object) -> str:
-        if not isinstance(value, str) or not fits(value):
-            raise ValueError(f"write {what}")
-        return make(value)
 
-    return PlainValidator(read)
+def _read_reason(value: object) -> str:
+    if not isinstance(value, str) or not value.isprintable():
+        raise ValueError("write one line of text")
+    return value
 
 
 def _read_status(value: Any) -> int:
@@ -73,10 +74,8 @@ def _read_error(value: Any) -> str | type[BaseException]:
 
 
 _MANY = BeforeValidator(_listed)
-_TEXT = _text_that(str.strip, "pieces of the message", str.lower)
 _NAME = re.compile(r"(?!\d)\w+(\.(?!\d)\w+)*")
-_REASON = _text_that(str.isprintable, "one line of text", str)
-_Texts = Annotated[tuple[Annotated[str, _TEXT], ...], _MANY]
+_Texts = Annotated[tuple[Annotated[str, PlainValidator(_read_text)], ...], _MANY]
 _Codes = Annotated[tuple[Annotated[str, PlainValidator(_read_code)], ...], _MANY]
 _Errors = Annotated[tuple[Annotated[Any, PlainValidator(_read_error)], ...], _MANY]
 _Statuses = Annotated[tuple[Annotated[int, PlainValidator(_read_status)], ...], _MANY]
@@ -88,7 +87,7 @@ class Rule(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True, defer_build=True)  # as FallbackConfig
 
     kind: Annotated[FailureKind, BeforeValidator(_read_kind)]
-    reason: Annotated[str, _REASON] = ""  # why, in the user's words
+    reason: Annotated[str, PlainValidator(_read_reason)] = ""  # why, in the user's words
     status: _Statuses = ()
     code: _Codes = ()  # of the provider's codes and types
     # The class or a base of it: a class, or its name, perhaps after its package.

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify._read import fields_of, find
 from honcho_fallback._classify._tables import read
@@ -15,14 +15,13 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 _Counts = dict[str, int]
+_Dialect = dict[str, Any]  # where a family of providers puts its counts
 
 # Usage comes with a stream's first or last chunks; looking into thousands in between would take
 # milliseconds. LangChain's chunks are all looked at: each may carry a share.
 _FIRST, _LAST = 8, 16
 
 SCALARS = frozenset({str, bytes, int, float, bool, type(None)})
-
-_Dialect: TypeAlias = dict[str, Any]  # where a family of providers puts its counts
 _TABLE = read("usage")
 _DIALECTS: list[_Dialect] = _TABLE["dialect"]
 _HIDDEN = "_hidden_params"  # where pydantic keeps what a class declares as private
@@ -35,8 +34,6 @@ _SHARES, _UNASKED = frozenset(_TABLE["shares"]), frozenset(_TABLE["unasked"])
 def usage_of(answer: Any) -> dict[str, int] | None:
     """Read what an answer or all chunks of a stream cost, or None; never raise."""
     cls = type(answer)
-    if cls in SCALARS:
-        return None
     try:
         counts = _merged(answer) if cls is tuple or cls is list else _one(answer)[1]
         return _normalised(counts) if counts else None
