@@ -129,7 +129,7 @@ def read_answer(answer: Any) -> Answer:
             outer, (shape, part) = shape_of(item), opened(item)
             for one, holds in ((outer, item), (shape, part)):  # a generation's stands beside it
                 if one is not None:
-                    finish = word(first(one.at_of(holds), one.finish)) or finish
+                    finish = word(first(find(holds, one.at), one.finish)) or finish
             names = (find(part, path) for path in _MODELS)
             model = model or next((name for name in names if name and isinstance(name, str)), None)
     return Answer(content, usage_of(answer), finish or None, model, cost_of(answer))
@@ -218,7 +218,7 @@ class _Verdict:
         if shape.inside:
             self.finish = self.finish or word(first(item, shape.finish))
             return self.read(first(item, shape.inside))
-        part = shape.at_of(item)
+        part = find(item, shape.at)
         self.body = self.body or _document(first(part, shape.error))
         self.finish = self.finish or word(first(part, shape.finish))
         if word(first(part, shape.blocked)):

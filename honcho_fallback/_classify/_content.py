@@ -37,15 +37,12 @@ class Shape(NamedTuple):
     ends: bool = False
     repeats: bool = False
 
-    def at_of(self, item: Any) -> Any:
-        return find(item, self.at) if self.at else item
-
     def parts_of(self, item: Any) -> list[Any]:
         """Return all that stands beside the part that this shape names: all choices."""
         if self.at.endswith(".0"):
             values = find(item, self.at[:-2])
             return values if isinstance(values, list) else []
-        value = self.at_of(item)
+        value = find(item, self.at)
         return [] if value is None else [value]
 
 
@@ -184,7 +181,7 @@ def _shortened(chunk: Any, count: int) -> Any:
         return chunk[count:]
     copy = deepcopy(chunk)
     shape, part = opened(copy)
-    at = shape.at_of(part) if shape else None
+    at = find(part, shape.at) if shape else None
     for path in shape.texts if shape else ():
         text: Any = find(at, path)
         if isinstance(text, list):
@@ -196,7 +193,7 @@ def _shortened(chunk: Any, count: int) -> Any:
                     count = max(0, count - len(text_here))
         elif text:
             where, _, name = path.rpartition(".")
-            _write(find(at, where) if where else at, name, text[count:])
+            _write(find(at, where), name, text[count:])
             break
     return copy
 
@@ -214,7 +211,7 @@ class _Pieces:
         self.last: Any = None  # where a piece that names no place belongs
 
     def add(self, part: Any, shape: Shape) -> None:
-        at = shape.at_of(part)
+        at = find(part, shape.at)
         text = next(filter(None, (find(at, path) for path in shape.texts)), None)
         calls = next(filter(None, (find(at, path) for path in shape.calls)), None)
         for block in text if isinstance(text, list) else (text,):

@@ -79,7 +79,8 @@ def _steps(path: str) -> tuple[str, ...]:
 def find(part: Any, path: str) -> Any:
     """Return what a path leads to, or None; raise AttributeError for what has no fields.
 
-    Properties never run: an object is read through its dictionary and pydantic's own two.
+    An empty path stays where it is. Properties never run: an object is read through its
+    dictionary and pydantic's own two.
     """
     for step in _steps(path):
         if isinstance(part, dict):
