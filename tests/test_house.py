@@ -211,25 +211,25 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
         ("honcho_fallback/_core", "honcho_fallback/_values", "honcho_fallback/redaction.py"),
     ),
     # It loses fewer calls: pages, crashes, JSON that does not fit, accounts that are switched off.
-    "classifier": (2496, ("honcho_fallback/_classify",)),
+    "classifier": (2467, ("honcho_fallback/_classify",)),
     # A model that thinks goes on behind another's calls in three adapters more: LangChain and
     # Honcho gave less for it than it took.
     "providers": (1150, ("honcho_fallback/providers",)),
     "observing": (
-        1122,
+        1097,
         tuple(
             f"honcho_fallback/{name}.py"
             for name in ("measurements", "records", "redis", "spans", "stores", "texts")
         ),
     ),
     "testing": (777, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
-    "tools": (1190, ("honcho_fallback/tools",)),
-    "simulate": (911, ("honcho_fallback/simulate",)),
+    "tools": (1180, ("honcho_fallback/tools",)),
+    "simulate": (902, ("honcho_fallback/simulate",)),
     "cli": (559, ("honcho_fallback/cli",)),
     "langchain": (3752, ("adapters/honcho_fallback_langchain",)),
     # Who writes into which metadata is told once again; LangChain gave more for it.
     "litellm": (2384, ("adapters/honcho_fallback_litellm",)),
-    "honcho": (1760, ("adapters/honcho_fallback_honcho",)),
+    "honcho": (1752, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         899,  # a registry with others' metrics is refused as a whole
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),
