@@ -482,7 +482,7 @@ def test_wrong_arguments_are_refused(options: dict[str, Any], field: str) -> Non
 
 @VERBS
 async def test_tool_errors_never_ask_the_fallback(verb: str) -> None:
-    """G-18: a failing tool is no reason to ask another model; a switch inside one is its own."""
+    """HOM-044, G-18: a failing tool asks no other model; a switch inside one is its own."""
     failing, told = raising(StatusError(503)), Listener()
     inner = [dead("a"), chat("b", "inner answer")]
     delegated = Tool(lambda: FallbackChatModel(*inner).invoke("hi").text)
