@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
@@ -27,7 +28,7 @@ from tests.helpers.chat_models import (
     dead,
     with_fallbacks,
 )
-from tests.helpers.chat_runs import ainvoke, astream, invoke, stream
+from tests.helpers.chat_runs import Runs, ainvoke, astream, invoke, stream
 from tests.helpers.observers import ContentListener, Listener
 from tests.helpers.pairwise import in_pairs
 
@@ -60,6 +61,36 @@ async def test_what_a_cache_repeats_costs_nothing(kind: str, verb: str, primary:
     assert len(models[primary == "down"].asked) == 1
     paid = None if kind == "chains" else USAGE  # its answer is a text
     assert [record.usage for record in listener.records] == [paid, None]
+
+
+class OfLangfuse(Runs):
+    """Be one of Langfuse's own handlers, as far as its module says."""
+
+
+OfLangfuse.__module__ = "langfuse.langchain.CallbackHandler"
+
+
+class StandIn(Listener):
+    """Report calls in place of Langfuse's own handlers."""
+
+    replaces_langfuse_callbacks = True
+
+    def in_place_of(self, _handlers: Any, _parent_run_id: Any) -> Any:
+        return nullcontext()
+
+
+@pytest.mark.parametrize("kind", ["a model", "an agent"])
+@pytest.mark.parametrize("observer", [Listener, StandIn])
+def test_only_a_stand_in_keeps_langfuses_handler_from_the_attempts(
+    kind: str, observer: type[Listener]
+) -> None:
+    """Where nobody reports in its place it hears them all; every other handler always does."""
+    langfuse, other = OfLangfuse(), Runs()
+    made = WITH_A_CACHE[kind]([dead(), alive()], observer())
+    given: Any = {"messages": [HumanMessage("hello")]} if kind == "an agent" else "hello"
+    made.invoke(given, {"callbacks": [langfuse, other]})
+    assert len(other.models) == 2
+    assert len(langfuse.models) == (0 if observer is StandIn else 2)
 
 
 def test_a_stream_is_asked_for_its_usage_where_somebody_wants_to_know() -> None:

@@ -26,6 +26,7 @@ from honcho_fallback_langchain._outputs import has_content
 from tests.helpers import wire
 from tests.helpers.chat_models import (
     USAGE,
+    WHERE,
     Setting,
     alive,
     candidate,
@@ -154,6 +155,21 @@ async def test_a_context_variable_set_by_a_candidate_stays_to_its_end(verb: str)
     await chunks_of(FallbackChatModel(dead(), setting), verb)
 
     assert setting.closed == [*["generator"] * 4, "reset", "whole"]
+
+
+@pytest.mark.parametrize("verb", VERBS)
+async def test_a_context_variable_of_the_caller_is_seen_by_every_candidate(verb: str) -> None:
+    """In threads and tasks of a batch as well."""
+    seen: list[str] = []
+
+    def note() -> None:
+        seen.append(WHERE.get())
+
+    model = FallbackChatModel(chat("a", [note, StatusError(503)]), chat("b", [note, "yes"]))
+    token = WHERE.set("caller")
+    assert await VERBS[verb](model, "hi") == "yes"
+    WHERE.reset(token)
+    assert seen == ["caller", "caller"]
 
 
 @pytest.mark.parametrize("verb", STREAMS)
