@@ -261,14 +261,12 @@ async def test_what_nobody_else_can_mend_comes_back_as_the_sdks_own_error(
 @pytest.mark.upstream("openai_overloaded", "anthropic_bad_key")
 async def test_a_call_that_nobody_answers_carries_both_sdks_errors(sdk: Sdk) -> None:
     """The group holds the SDKs' own exceptions in the order they came."""
-    targets = [sdk.target("openai"), sdk.target("anthropic")]
     with pytest.raises(FallbackExhausted) as caught:
-        await sdk.call(FallbackPolicy(targets))
-    overloaded, refused = caught.value.exceptions
-    assert isinstance(overloaded, openai.InternalServerError)
-    assert isinstance(refused, anthropic.AuthenticationError)
+        await sdk.call(FallbackPolicy([sdk.target("openai"), sdk.target("anthropic")]))
+    errors = [*map(type, caught.value.exceptions)]
+    assert errors == [openai.InternalServerError, anthropic.AuthenticationError]
     assert caught.value.record == sdk.record
-    assert sdk.asked == [target.name for target in targets]
+    assert len(sdk.asked) == 2
 
 
 # What may stand in a cassette, whoever recorded it.

@@ -16,6 +16,7 @@ import pytest
 import requests
 
 from honcho_fallback import classify
+from tests.helpers.errors import raised_from
 from tests.helpers.own_rules import loaded, of_provider
 
 if TYPE_CHECKING:
@@ -136,19 +137,12 @@ def test_a_closed_port_is_whose_it_was(client: Any, nobody: str) -> None:
     error = failure_of(lambda: client("GET", nobody + ISSUE))
     assert classify(error).kind == "local"
     # What only wraps it says no more, and one that quotes it is read the same.
-    for outer in (
-        RuntimeError("the tool failed"),
-        RuntimeError(f"no: {error} for url: {nobody}{ISSUE}"),
-    ):
-        outer.__cause__ = error
-        assert classify(outer).kind == "local"
+    for text in ("the tool failed", f"no: {error} for url: {nobody}{ISSUE}"):
+        assert classify(raised_from(RuntimeError(text), error)).kind == "local"
 
 
 def test_who_says_nothing_of_a_path_is_a_model(nobody: str) -> None:
     """aiohttp raises with the host alone; the path of an SDK's request is not looked at."""
     sdk = openai.OpenAI(api_key="none", base_url=f"{nobody}/odd", max_retries=0)
-    asks: list[Callable[[], object]] = [
-        partial(by_aiohttp, "POST", nobody + path) for path in (COMPLETIONS, ISSUE)
-    ]
-    for ask in (*asks, sdk.models.list):
+    for ask in (partial(by_aiohttp, "POST", nobody + ISSUE), sdk.models.list):
         assert classify(failure_of(ask)).kind == "connection"

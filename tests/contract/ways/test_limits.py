@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from honcho_fallback import FallbackConfigError, Target
-from tests.contract.ways.cells import after_content, cells, one_each
+from tests.contract.ways.cells import after_content, cells, one_each, rows
 from tests.contract.ways.way import INTERRUPTED, LATE, UNKNOWN
 from tests.helpers.later import AtOnce
 from tests.helpers.provider import Reply
@@ -34,20 +34,23 @@ async def test_the_patience_of_a_models_own_client_is_kept(cell: Cell) -> None:
     assert cell.kinds == ["timeout", None]
 
 
-@one_each(streamed=False)
-async def test_an_attempt_ends_at_its_timeout(cell: Cell) -> None:
-    """The policy's bounds it where the client has more patience."""
-    cell.primary.standing = HANGS
-    cell.build(timeout=2)
-    assert await cell.is_answered_by(cell.backup)
-    assert cell.kinds == ["timeout", None]
+# In seconds, and whether it is looked at in a stream; None for both.
+BOUNDS = {"timeout": (2, False), "deadline": (2.4, None), "first_token_timeout": (2, True)}
 
 
-@cells()
-async def test_a_deadline_leaves_time_for_the_fallback(cell: Cell) -> None:
-    """A primary that hangs gets a part of it; the fallback answers within the rest."""
+@pytest.mark.parametrize(
+    ("cell", "bound"),
+    [
+        pytest.param((way, verb), bound, id=f"{way.name}-{verb}-{bound}")
+        for bound, (_, streamed) in BOUNDS.items()
+        for way, verb in rows(streamed=streamed)
+    ],
+    indirect=["cell"],
+)
+async def test_an_attempt_ends_where_the_policy_bounds_it(cell: Cell, bound: str) -> None:
+    """Its client has more patience; of a deadline it gets a part, and the fallback the rest."""
     cell.primary.standing = HANGS
-    cell.build(deadline=2.4)
+    cell.build(**{bound: BOUNDS[bound][0]})
     assert await cell.is_answered_by(cell.backup)
     assert cell.kinds == ["timeout", None]
 
@@ -60,15 +63,6 @@ async def test_a_deadline_ends_a_call(cell: Cell) -> None:
     error = await cell.fails(LATE)
     assert vars(error)["record"] == cell.record
     assert cell.kinds == ["timeout", "timeout"]
-
-
-@cells(streamed=True)
-async def test_a_silent_stream_is_left_before_its_first_token(cell: Cell) -> None:
-    """``first_token_timeout`` holds, in a thread through the SDK."""
-    cell.primary.standing = HANGS
-    cell.build(first_token_timeout=2)
-    assert await cell.is_answered_by(cell.backup)
-    assert cell.kinds == ["timeout", None]
 
 
 @one_each(streamed=True, asynchronous=True)

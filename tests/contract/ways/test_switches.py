@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
@@ -15,8 +15,9 @@ from tests.helpers.provider import Reply
 from tests.helpers.redis_server import free_port
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from tests.contract.ways.cells import Cell
-    from tests.helpers.provider import SeenRequest
 
 
 class Failing(NamedTuple):
@@ -178,34 +179,28 @@ async def test_a_cancelled_call_stays_cancelled(cell: Cell) -> None:
     assert cell.record.outcome == "cancelled"
 
 
-def half_of_them(request: SeenRequest) -> Reply:
-    return Reply(status=503 if "fail" in str(request.body) else 200)
+async def shares_nothing(cell: Cell, calls: int, reply: Callable[[str], Any]) -> None:
+    """Make calls at once, of which half meet an outage: no healthy one touches the backup."""
+    cell.primary.standing = lambda request: Reply(
+        status=503 if "fail" in str(request.body) else 200
+    )
+    cell.build(reset="iteration")
+    asked = [f"{'fail' if number % 2 else 'answer'} {number}" for number in range(calls)]
+    said = await asyncio.gather(*map(reply, asked))
+    wanted = [cell.backup if number % 2 else cell.primary for number in range(calls)]
+    assert said == [f"hello from {provider.name}" for provider in wanted]
+    assert cell.asked == (calls, calls / 2)
+    attempts = Counter(len(record.attempts) for record in cell.listener.records)
+    assert attempts == {1: calls / 2, 2: calls / 2}  # each knows its own
 
 
 @one_each(asynchronous=True)
 async def test_concurrent_tasks_share_nothing(cell: Cell) -> None:
-    """A hundred at once, half failing: no healthy one touches the backup."""
-    cell.primary.standing = half_of_them
-    cell.build(reset="iteration")
-    asked = [f"{'fail' if number % 2 else 'answer'} {number}" for number in range(100)]
-    said = await asyncio.gather(*map(cell.ask, asked))
-    wanted = [cell.backup if number % 2 else cell.primary for number in range(100)]
-    assert said == [f"hello from {provider.name}" for provider in wanted]
-    assert cell.asked == (100, 50)
-    attempts = Counter(len(record.attempts) for record in cell.listener.records)
-    assert attempts == {1: 50, 2: 50}  # each knows its own
+    """A hundred at once."""
+    await shares_nothing(cell, 100, cell.ask)
 
 
 @one_each(asynchronous=False)
 async def test_concurrent_threads_share_nothing(cell: Cell) -> None:
     """The same for threads."""
-    cell.primary.standing = half_of_them
-    cell.build()
-
-    def ask(number: int) -> str:
-        return asyncio.run(cell.ask(f"{'fail' if number % 2 else 'answer'} {number}"))
-
-    said = await asyncio.gather(*(asyncio.to_thread(ask, number) for number in range(20)))
-    wanted = [cell.backup if number % 2 else cell.primary for number in range(20)]
-    assert said == [f"hello from {provider.name}" for provider in wanted]
-    assert cell.asked == (20, 10)
+    await shares_nothing(cell, 20, lambda asked: asyncio.to_thread(asyncio.run, cell.ask(asked)))
