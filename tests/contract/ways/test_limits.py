@@ -35,7 +35,11 @@ async def test_the_patience_of_a_models_own_client_is_kept(cell: Cell) -> None:
 
 
 # In seconds, and whether it is looked at in a stream; None for both.
-BOUNDS = {"timeout": (2, False), "deadline": (2.4, None), "first_token_timeout": (2, True)}
+BOUNDS: dict[str, Any] = {
+    "timeout": (2, False),
+    "deadline": (2.4, None),
+    "first_token_timeout": (2, True),
+}
 
 
 @pytest.mark.parametrize(
