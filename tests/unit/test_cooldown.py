@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
 
-DOWN = StatusError(503)
+DOWN, DENIED = StatusError(503), StatusError(401)
 CHAIN = [Target("primary"), Target("fallback")]
 ANTHROPIC = "anthropic-ratelimit-requests"
 
@@ -364,13 +364,25 @@ def test_who_rests_is_asked_where_the_free_ones_fail(clock: Clock) -> None:
     assert position_of_next(policy) == 0
 
 
-def test_a_fallback_that_blips_beside_a_resting_primary_is_asked_again(clock: Clock) -> None:
-    """Whom the memory adds takes no request from those that were asked without it."""
+@pytest.mark.parametrize(
+    ("fallback", "primary", "then"),
+    [
+        (DOWN, DOWN, ["fallback"]),
+        (DOWN, DENIED, ["fallback"]),
+        (DENIED, DOWN, ["primary"]),
+        (DENIED, DENIED, []),
+    ],
+)
+def test_who_blips_beside_a_resting_primary_is_asked_again(
+    clock: Clock, fallback: Exception, primary: Exception, then: list[str]
+) -> None:
+    """Whom the memory adds takes no request from those asked without it; a dead key is no blip."""
     policy = pair(Cooldown(after=1, base=60))
     blips(policy, DOWN)
-    script = repeating(primary=[DOWN], fallback=[DOWN, "hello"])
-    assert policy.call(script.ask) == "hello"
-    assert script.asked == ["fallback", "primary", "fallback"]
+    script = repeating(primary=[primary, "hello"], fallback=[fallback, "hello"])
+    with nullcontext() if then else pytest.raises(FallbackExhausted):
+        policy.call(script.ask)
+    assert script.asked == ["fallback", "primary", *then]
 
 
 def test_an_answer_in_a_rest_ends_it_and_a_failure_begins_it_anew(clock: Clock) -> None:

@@ -278,27 +278,6 @@ def test_who_was_passed_over_or_left_is_asked_last() -> None:
     assert script.asked == [P, F, G, G, P, P]
 
 
-@pytest.mark.parametrize(
-    ("first", "last", "wanted"),
-    [
-        (BUSY, BUSY, [Retry(2.0, 1), Stop("exhausted")]),
-        (BUSY, DENIED, [Retry(2.0, 1), Stop("exhausted")]),
-        (DENIED, BUSY, [Retry(2.0, 0), Stop("exhausted")]),
-        (DENIED, DENIED, [Stop("exhausted")]),
-    ],
-)
-def test_a_failure_in_a_cooldown_is_no_reason_to_give_the_others_up(
-    first: Failure, last: Failure, wanted: list[Any]
-) -> None:
-    """The primary rested, the fallback failed, then the primary did: the fallback may be back."""
-    call = failed(last, FallbackConfig(wait=2.0), ONE, TWO, number=2)
-    before = call.attempt._replace(target=TWO, position=1, number=1)
-    call.past = (PastAttempt(before, 0.0, 1.0, first), call.past[0]._replace(note=FORCED))
-    call.remaining = ()
-    call.errors = (DOWN, DOWN)
-    assert options_of(call) == wanted
-
-
 def test_nothing_is_kept_for_a_target_that_rests() -> None:
     """A fallback has all the time where only a primary in its cooldown could come after it."""
     config = FallbackConfig(deadline=30.0)
