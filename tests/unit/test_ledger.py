@@ -197,14 +197,16 @@ def test_the_answer_itself_says_what_it_cost(driver: str) -> None:
 
 
 def test_the_usage_of_a_refused_answer_stays_with_its_attempt() -> None:
-    """What the caller never got is not what the answer cost."""
-    script = repeating(primary=[completion(99)], fallback=["no usage known"])
-    policy = pair(validate=lambda answer: isinstance(answer, str))
+    """What the caller never got is not what the answer cost; without an answer there is none."""
+    policy = pair(validate=lambda answer: isinstance(answer, str), max_attempts=2)
+    script = repeating(primary=[completion(99)], fallback=["no usage known", completion(7)])
     run = policy.start()
     assert policy.call(script.ask, run=run) == "no usage known"
-    first, second = run.record.attempts
-    assert first.usage == {"input_tokens": 99, "output_tokens": 1, "total_tokens": 100}
-    assert (second.usage, run.record.usage) == (None, None)
+    with pytest.raises(FallbackExhausted) as caught:
+        policy.call(script.ask)
+    for record, second in ((run.record, None), (caught.value.record, 7)):
+        spent = [attempt.usage and attempt.usage["input_tokens"] for attempt in record.attempts]
+        assert (spent, record.usage) == ([99, second], None)
 
 
 def test_what_was_reported_before_a_failure_stays_with_the_attempt() -> None:
@@ -219,17 +221,6 @@ def test_what_was_reported_before_a_failure_stays_with_the_attempt() -> None:
         {"input_tokens": 3},
     ]
     assert run.record.usage == {"input_tokens": 3}
-
-
-def test_a_call_that_nobody_answered_cost_nobody_an_answer() -> None:
-    """Attempts keep theirs; the call has none."""
-    policy = pair(validate=lambda _: False, max_attempts=2)
-    script = repeating(primary=[completion(5)], fallback=[completion(7)])
-    with pytest.raises(FallbackExhausted) as caught:
-        policy.call(script.ask)
-    record = caught.value.record
-    spent = [attempt.usage and attempt.usage["input_tokens"] for attempt in record.attempts]
-    assert (spent, record.usage) == ([5, 7], None)
 
 
 def test_an_answer_that_is_looked_at_has_its_usage_and_its_time(clock: Any) -> None:

@@ -126,7 +126,7 @@ def test_its_siblings_survive(options: Any) -> None:
     for again in (copy.deepcopy, through_pickle):
         copied = again(error)
         assert type(copied) is type(error)
-        assert copied.record == error.record
+        assert (copied.record, str(copied)) == (error.record, str(error))
 
 
 def test_an_interrupted_stream_survives_its_chunks() -> None:
