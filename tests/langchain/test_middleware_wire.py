@@ -49,15 +49,18 @@ HOSTED: dict[str, Json] = {
 }
 
 
-class Choosing(AgentMiddleware[Any, Any, Any]):
-    """Choose among the tools in one provider's words."""
+class Changing(AgentMiddleware[Any, Any, Any]):
+    """Change each request, as users' middleware does."""
 
-    def __init__(self, choice: Any) -> None:
+    def __init__(self, change: Callable[[Any], Json]) -> None:
         super().__init__()
-        self.choice = choice
+        self.change = change
 
     def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(request.override(tool_choice=self.choice))
+        return handler(request.override(**self.change(request)))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return await handler(request.override(**self.change(request)))
 
 
 @pytest.mark.parametrize(
@@ -75,7 +78,8 @@ def test_tools_of_the_agents_provider_stay_there(
     """Another provider is given the functions alone, and the choice among them in its words."""
     down = serve(providers, name, status=503)
     backup = serve(providers, "anthropic" if name == "openai" else "openai", "hi")
-    middlewares = [Choosing(choice), FallbackMiddleware(model_at(backup))]
+    choosing = Changing(lambda _: {"tool_choice": choice})
+    middlewares = [choosing, FallbackMiddleware(model_at(backup))]
     made = agent(model_at(down), *middlewares, tools=[HOSTED[name], look_up])
     assert last(made.invoke({"messages": [("user", "hi")]})).text == "hi"
     (body,) = backup.bodies
@@ -122,28 +126,15 @@ OTHER = {"anthropic": "openai", "openai": "anthropic"}
 MARK = {"type": "ephemeral", "ttl": "5m"}
 
 
-class Settings(AgentMiddleware[Any, Any, Any]):
-    """Set what only the agent's own provider knows, as users' middleware does."""
-
-    def __init__(self, provider: str) -> None:
-        super().__init__()
-        special: dict[str, Json] = {
-            "anthropic": {
-                "betas": ["a-beta"],
-                "extra_headers": {"anthropic-x": "a-beta"},
-                "output_config": {"effort": "low"},
-            },
-            "openai": {"prompt_cache_key": "k", "store": False, "logit_bias": {"1": 1}},
-        }
-        self.given = {**special[provider], "temperature": 1.0}
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(request.override(model_settings={**request.model_settings, **self.given}))
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        return await handler(
-            request.override(model_settings={**request.model_settings, **self.given})
-        )
+# What only the agent's own provider knows.
+SETTINGS: dict[str, Json] = {
+    "anthropic": {
+        "betas": ["a-beta"],
+        "extra_headers": {"anthropic-x": "a-beta"},
+        "output_config": {"effort": "low"},
+    },
+    "openai": {"prompt_cache_key": "k", "store": False, "logit_bias": {"1": 1}},
+}
 
 
 def caching() -> AnthropicPromptCachingMiddleware:
@@ -164,11 +155,9 @@ async def test_a_tool_loop_that_switches_in_its_second_round(
     primary = Party(providers, name, [CALLS[name](1, "Oslo"), ENDS[name]], down=2)
     backup = Party(providers, other, [CALLS[other](2, "Rome")])
     fallback = FallbackMiddleware(backup.model)
-    stack = (
-        [caching(), Settings(name), fallback]
-        if order == "caching outside"
-        else [fallback, caching()]
-    )
+    given = {**SETTINGS[name], "temperature": 1.0}
+    setting = Changing(lambda one: {"model_settings": {**one.model_settings, **given}})
+    stack = [caching(), setting, fallback] if order == "caching outside" else [fallback, caching()]
     made = agent(primary.model, *stack, system_prompt="Be brief.")
     answered = await run(verb, made)
 
