@@ -55,10 +55,6 @@ class ChatFake(ScriptedChat):
     stop: list[str] = Field(default_factory=list)
     broken: bool = False
 
-    @classmethod
-    def is_lc_serializable(cls) -> bool:
-        return True
-
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
     ) -> Any:
