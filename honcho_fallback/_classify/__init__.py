@@ -92,7 +92,9 @@ class _CauseWalk(NamedTuple):
         row, status = decide(exc, facts, named=named, of_model=self.of_model)
         is_providers = row is not None and row.kind is not Kind.LOCAL
         if is_providers and not (named or self.of_model or facts.document.is_shaped):
-            row = other_service(exc, facts) or row
+            has_status = facts.error is not None
+            other = other_service(exc, facts.message, facts.text, has_status=has_status)
+            row = other or row
         rule = first_fitting(self.rules, exc, facts, status)
         failure = None
         if by_origin is not None:

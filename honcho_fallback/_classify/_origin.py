@@ -13,16 +13,13 @@ import re
 import sys
 from functools import lru_cache
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from honcho_fallback._classify._read import called, plain
 from honcho_fallback._classify._tables import ENDINGS, ERRNOS, NAMES, ORIGINS, WORDS, Row
 from honcho_fallback._classify._texts import Vocabulary
 from honcho_fallback._values.failure import SEVERITY
 from honcho_fallback._values.failure import FailureKind as Kind
-
-if TYPE_CHECKING:
-    from honcho_fallback._classify._facts import Facts
 
 _SDKS, _CLIENTS, _FRAMEWORKS = (WORDS[name] for name in ("sdks", "clients", "frameworks"))
 _KNOWN = _SDKS | _CLIENTS | _FRAMEWORKS
@@ -141,21 +138,22 @@ def speaks_of_models(text: str) -> bool:
     return _speaks(text, _MODEL)
 
 
-def other_service(exc: BaseException, facts: Facts) -> Row | None:
+def other_service(exc: BaseException, message: str, text: str, *, has_status: bool) -> Row | None:
     """Say why an error is another service's, or None: only a general client's may be one.
 
     Its request brings no prompt, or its address is called after such a service and the answer
-    does not speak of models. Where there is no address, the words say it.
+    does not speak of models. Where there is no address, the words say it. The message is its own
+    text or that of its body; the text has the codes, too, and is read by its words.
     """
     cls: Any = type(exc)
     # A general client's class, or a built-in one, which quotes those.
     anybodys = cls.__module__ == "builtins" or not _CLIENTS.keys().isdisjoint(_packages(cls))
-    if not (anybodys and not is_sdk(cls)) and (facts.error or may_speak(cls)):
+    if not (anybodys and not is_sdk(cls)) and (has_status or may_speak(cls)):
         return None
-    method, address, content = _request(exc, facts.message)
-    parts, of_models = _URL.match(address), speaks_of_models(facts.text)
+    method, address, content = _request(exc, message)
+    parts, of_models = _URL.match(address), speaks_of_models(text)
     if parts is None:
-        return _OTHER_WORDS if _speaks(facts.text, _SERVICE) and not of_models else None
+        return _OTHER_WORDS if _speaks(text, _SERVICE) and not of_models else None
     scheme, host, path = map(str.lower, parts.groups())
     if _is_inference(host, re.split("[/:?]", path)) or _ASKING.search(content):
         return None
