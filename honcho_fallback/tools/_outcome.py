@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 _DIGEST = 16  # hexadecimal digits
 _SHOWN = 8  # lines
-# A repr may hold an address, which differs from call to call.
-_JSON = json.JSONEncoder(sort_keys=True, default=lambda value: type(value).__name__)
 
 
 class ToolOutcome(NamedTuple):
@@ -120,7 +118,8 @@ def canonical(arguments: Any) -> str:
         except ValueError:
             return written
     try:
-        return _JSON.encode(arguments)
+        # A repr may hold an address, which differs from call to call.
+        return json.dumps(arguments, sort_keys=True, default=lambda value: type(value).__name__)
     except (TypeError, ValueError):
         return type(arguments).__name__
 
