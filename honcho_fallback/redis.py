@@ -139,8 +139,7 @@ class RedisCooldown(Cooldown):
             offered: The keys of each, in the order of the chain.
             lease: Seconds for which a probe keeps others away.
         """
-        letter = None if self._client is None else self._letter(offered, lease)
-        if letter is not None:
+        if self._client is not None and (letter := self._letter(offered, lease)) is not None:
             try:
                 self._absorb(letter, self._client.eval(*letter.arguments))
             except Exception as error:  # noqa: BLE001 # of whatever client it is: no call fails for it
