@@ -216,14 +216,14 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     # Honcho gave less for it than it took.
     "providers": (1150, ("honcho_fallback/providers",)),
     "observing": (
-        1097,
+        1096,
         tuple(
             f"honcho_fallback/{name}.py"
             for name in ("measurements", "records", "redis", "spans", "stores", "texts")
         ),
     ),
     "testing": (777, ("honcho_fallback/testing", "adapters/honcho_fallback_pytest")),
-    "tools": (1180, ("honcho_fallback/tools",)),
+    "tools": (1179, ("honcho_fallback/tools",)),
     "simulate": (902, ("honcho_fallback/simulate",)),
     "cli": (559, ("honcho_fallback/cli",)),
     "langchain": (3752, ("adapters/honcho_fallback_langchain",)),

@@ -198,7 +198,6 @@ class Call(ABC):
         """Return an answer as it is handed out, its messages as they are taken."""
 
     def ask(self, attempt: Attempt) -> Any:
-        """Ask one candidate, whose requests end with the attempt."""
         try:
             request = self.next_request(attempt)
             with Asking(request):

@@ -68,7 +68,6 @@ class Detached(NamedTuple):
     stand_in: LangfuseStandIn | None = None
 
     def parented(self) -> AbstractContextManager[None]:
-        """Return a context for the start of a call: it nests the call where they would have."""
         stand_in, handlers = self.stand_in, [*self.handlers]
         return stand_in.in_place_of(handlers, self.parent_run_id) if stand_in else AS_AROUND
 

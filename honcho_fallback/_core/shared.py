@@ -341,11 +341,11 @@ _FIRST = CooldownChoice()
 
 
 def _failures_by_kind(after: Any) -> Mapping[FailureKind, int]:
-    usual, named = (3, after) if isinstance(after, Mapping) else (after, {})
-    counts: dict[FailureKind, Any] = dict.fromkeys(FailureKind, usual)
-    counts |= {FailureKind.TIMEOUT: 1, **named}  # a kind's word is the kind itself
-    are_numbers = all(type(count) is int and count >= 1 for count in counts.values())
-    if are_numbers and counts.keys() == {*FailureKind}:
+    usual, by_kind = after, dict[Any, Any]()
+    if isinstance(usual, Mapping):
+        usual, by_kind = 3, {**after}
+    counts: dict[Any, Any] = dict.fromkeys(FailureKind, usual) | {FailureKind.TIMEOUT: 1} | by_kind
+    if {*counts} == {*FailureKind} and all(type(n) is int and n >= 1 for n in counts.values()):
         return counts
     fix = "pass a whole number, 1 or more, or one per kind, such as {'timeout': 2}"
     raise FallbackConfigError.about("after", f"got {shown(after)}", fix)

@@ -171,10 +171,10 @@ def router(place: Place, function: str) -> Opened:
     from honcho_fallback_litellm import FallbackRoutingStrategy  # noqa: PLC0415  may be missing
     from tests.helpers.litellm_runs import deployment  # noqa: PLC0415
 
-    url, options = f"{place.url}/v1", {"timeout": place.timeout}
+    url, timeout = f"{place.url}/v1", place.timeout
     group = [
-        deployment("chat", "openai/m", url, 0, **options),
-        deployment("chat", "openai/b", url, 1, mock_response=BACKUP, **options),
+        deployment("chat", "openai/m", url, 0, timeout=timeout),
+        deployment("chat", "openai/b", url, 1, timeout=timeout, mock_response=BACKUP),
     ]
     owner = library.Router(model_list=group)
     FallbackRoutingStrategy(observers=[SWITCHES]).register(owner)

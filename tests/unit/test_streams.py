@@ -182,7 +182,8 @@ def test_an_sdk_stream_is_closed_by_its_own_close(driver: str) -> None:
         return ask(attempt)
 
     async def leave() -> None:
-        reading = pair().astream(lambda _: streams[2])
+        left: Any = streams[2]
+        reading: Any = pair().astream(lambda _: left)
         assert await anext(reading) == "hello"
         await reading.aclose()
         assert streams[2].closed == 1
