@@ -396,14 +396,19 @@ async def test_a_poll_goes_on_while_its_result_changes(
 async def test_a_run_says_that_it_is_unattended(
     verb: str, configurable: dict[str, Any], polls: int
 ) -> None:
-    """OH-023: by its config, so that one agent serves both; the runs before it change nothing."""
+    """OH-023: by its config, so that one agent serves both; the runs before it change nothing.
+
+    What is counted stands in the graph, never on the middleware: runs at once share nothing.
+    """
     guard = ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=2, autonomous_max_iterations=4))
+    held = dict(vars(guard))
     assert await polled(verb, str, 9, guard, {"configurable": {"unattended": True}}) == (
         4,
         "max_iterations",
     )
     config = {"configurable": configurable}
     assert await polled(verb, str, 9, guard, config) == (polls, "max_iterations")
+    assert vars(guard) == held
 
 
 def thread() -> dict[str, Any]:
