@@ -251,7 +251,8 @@ def test_profile_is_what_all_can_do() -> None:
     """All for an ability, the smallest for a size; what one does not tell is not promised."""
     able = {"tool_calling": True, "structured_output": True, "max_input_tokens": 2000, "name": "a"}
     less = {"tool_calling": True, "structured_output": False, "max_input_tokens": 1000, "name": ""}
-    first, second = alive("a", profile=able), alive("b", profile=less)
+    first = alive("a", profile={**able, "image_inputs": True})
+    second = alive("b", profile={**less, "audio_inputs": True})
     joined = {"tool_calling": True, "structured_output": False, "max_input_tokens": 1000}
     assert FallbackChatModel(first.bind(seed=1), second).profile == joined
     given: Any = {"tool_calling": False}
