@@ -169,12 +169,16 @@ def langchain(place: Place, package: str, cls: str, method: str) -> Opened:
 def router(place: Place, function: str) -> Opened:
     library = import_module("litellm")
     from honcho_fallback_litellm import FallbackRoutingStrategy  # noqa: PLC0415  may be missing
-    from tests.helpers.litellm_runs import deployment  # noqa: PLC0415
 
-    url, timeout = f"{place.url}/v1", place.timeout
+    primary = {"model": "openai/m", "api_base": f"{place.url}/v1", "api_key": KEY}
+    backup = {"model": "openai/b", "api_key": KEY, "mock_response": BACKUP}
     group = [
-        deployment("chat", "openai/m", url, 0, timeout=timeout),
-        deployment("chat", "openai/b", url, 1, timeout=timeout, mock_response=BACKUP),
+        {
+            "model_name": "chat",
+            "litellm_params": {**params, "timeout": place.timeout},
+            "model_info": {"id": str(rank), "fallback_rank": rank},
+        }
+        for rank, params in enumerate((primary, backup))
     ]
     owner = library.Router(model_list=group)
     FallbackRoutingStrategy(observers=[SWITCHES]).register(owner)

@@ -114,7 +114,7 @@ def test_a_provider_that_keeps_silent_is_left_at_the_attempts_time(
         for one in (silent, up)
     ]
     targets = [Target("m", name=f"m{n}", client=client) for n, client in enumerate(clients)]
-    policy = FallbackPolicy(targets, timeout=0.2)
+    policy = FallbackPolicy(targets, timeout=1)
     answer = asked(sdk, policy, lambda one: request(with_timeout(one.target.client, one)))
     assert answer
     assert len(silent.requests) == 1
