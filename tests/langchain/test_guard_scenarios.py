@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 from uuid import uuid4
@@ -450,6 +451,9 @@ async def test_langchains_own_shell(verb: str) -> None:
     answered = await run(verb, made)
     expected = Course(((2, "identical_failures"),), (3, "identical_failures", "shell"))
     assert course(answered) == expected
+    for reader in threading.enumerate():  # of those pipes: a late one would warn in another test
+        if "_enqueue_stream" in reader.name:
+            reader.join(10)
 
 
 @VERBS
