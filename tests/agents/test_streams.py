@@ -36,7 +36,7 @@ def chat_delta(finish: str | None = None, **delta: Any) -> str:
 def chat_call_pieces(name: str, *pieces: str) -> list[str]:
     """Write the events of a tool call whose arguments come in pieces."""
     function: dict[str, Any] = {"name": name, "arguments": ""}
-    calls = [{"index": 0, "id": "dead", "type": "function", "function": function}]
+    calls = [{"index": 0, "id": "lost", "type": "function", "function": function}]
     calls += [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
     return [chat_delta(role="assistant", tool_calls=[call]) for call in calls]
 
@@ -132,19 +132,19 @@ async def test_a_stream_that_is_left_is_closed() -> None:
     assert Handing.is_closed
 
 
-# A dead model's events, and the API that it speaks.
+# The events of a model that breaks off, and its API; no id of hex digits can hold "lost".
 CUT: dict[str, tuple[str, list[str]]] = {
-    "text": ("chat", [wire.chat_word("dead "), wire.chat_word("text")]),
+    "text": ("chat", [wire.chat_word("lost "), wire.chat_word("text")]),
     "response": (
         "responses",
-        wire.responses_events(wire.responses_answer(wire.response_text("dead text")))[:-1],
+        wire.responses_events(wire.responses_answer(wire.response_text("lost text")))[:-1],
     ),
     "half a call": ("chat", chat_call_pieces("thermometer", '{"ci', 'ty": "De')),
     "a call": (
         "responses",
         wire.responses_events(
             wire.responses_answer(
-                wire.response_call("fc_1", "dead", "thermometer", {"city": "Dead"})
+                wire.response_call("fc_1", "lost", "thermometer", {"city": "Lost"})
             )
         )[:-1],
     ),
@@ -239,7 +239,7 @@ async def test_a_cut_stream_is_replaced_by_the_next_models(
     expected = await READERS[name](framework.model(fallback), alone)
     assert (shown, said) == ("Warm.", "Warm.")
     assert tool.cities == alone.cities == (["Lima"] if answer == "call" else [])
-    assert "dead" not in json.dumps(history).lower()
+    assert "lost" not in json.dumps(history).lower()
     assert len(history) == len(expected[2])
     assert usage == expected[3]
     assert usage[0] == len(primary.requests)
