@@ -285,11 +285,10 @@ class SpanObserver(FallbackObserver, ABC):
                 span.end()
 
     def _turn_span(self, call: CallStart) -> Any:
-        span = None if call.turn_id is None else self._turns.get(call.turn_id)
-        if span is None and call.turn_id is not None:
-            opened = self._open_turn(call)
-            if opened is None:
-                return None
+        if call.turn_id is None:
+            return None
+        span = self._turns.get(call.turn_id)
+        if span is None and (opened := self._open_turn(call)) is not None:
             # Of two calls that begin a turn at once one is first; the other's span never ends, so
             # it is never exported.
             span = self._turns.setdefault(call.turn_id, opened)

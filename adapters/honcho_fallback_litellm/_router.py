@@ -92,9 +92,9 @@ class Rotation:
             store = (
                 router.health().cooldowns if hasattr(router, "health") else router.cooldown_cache
             )
-            resting = store.get_active_cooldowns(model_ids=[*ids], parent_otel_span=None)
-            ends = {name: rest["timestamp"] + rest["cooldown_time"] for name, rest in resting}
-            self.cooling = {name: max(0.001, end - time()) for name, end in ends.items()}
+            for name, rest in store.get_active_cooldowns(model_ids=[*ids], parent_otel_span=None):
+                end = (rest.get("timestamp") or time()) + (rest.get("cooldown_time") or 5.0)
+                self.cooling[name] = max(0.001, end - time())  # 5 s where it does not say
 
 
 class LiteLLMsRests:

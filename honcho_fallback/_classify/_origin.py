@@ -151,9 +151,9 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     if not (anybodys and not is_sdk(cls)) and (has_status or may_speak(cls)):
         return None
     method, address, content = _request(exc, message)
-    parts, of_models = _URL.match(address), speaks_of_models(text)
+    parts = _URL.match(address)
     if parts is None:
-        return _OTHER_WORDS if _speaks(text, _SERVICE) and not of_models else None
+        return _OTHER_WORDS if _speaks(text, _SERVICE) and not speaks_of_models(text) else None
     scheme, host, path = map(str.lower, parts.groups())
     if _is_inference(host, re.split("[/:?]", path)) or _ASKING.search(content):
         return None
@@ -161,7 +161,7 @@ def other_service(exc: BaseException, message: str, text: str, *, has_status: bo
     is_read = method.upper() in _BODILESS if method else re.search(r"(\?|\.[a-z]{2,5})$", path)
     names = re.sub("[^a-z]+", " ", f"{scheme} {host} {path}")
     ends_there = path.rpartition("/")[2] in WORDS["collections"]
-    is_named = (ends_there or _speaks(names, _SERVICE | _ADDRESS)) and not of_models
+    is_named = (ends_there or _speaks(names, _SERVICE | _ADDRESS)) and not speaks_of_models(text)
     return _OTHER_ADDRESS if is_read or is_named else None
 
 

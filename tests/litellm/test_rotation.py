@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 from contextlib import suppress
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import litellm
 import pytest
 
 from honcho_fallback import FallbackConfig
+from honcho_fallback_litellm._router import Rotation
 from tests.helpers.litellm_runs import ASKED, text_of
 from tests.helpers.provider import Reply
 
@@ -263,3 +265,12 @@ def test_a_session_stays(own: Any, bench: Any, providers: ProviderServer, ask: A
     for request in (own, own, {"litellm_session_id": "another"}):
         ask(router, **request)
     assert providers.order == ["primary", "backup", "backup", "primary"]
+
+
+def test_a_rest_without_its_times_costs_no_call() -> None:
+    """Whoever rests is asked last, for as long as LiteLLM's first rest where it does not say."""
+    cache = SimpleNamespace(
+        get_active_cooldowns=lambda **_: [("a", {}), ("b", {"timestamp": 1.0})]
+    )
+    looked_at = Rotation(SimpleNamespace(cooldown_cache=cache), ("a", "b"), [])
+    assert looked_at.cooling == {"a": pytest.approx(5, abs=1), "b": 0.001}
