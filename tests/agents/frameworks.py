@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 
 import agents
 import openai
+from pydantic import BaseModel
 from pydantic_ai import Agent as PydanticAgent
 from pydantic_ai.models.openai import OpenAIChatModel, OpenAIResponsesModel
 from pydantic_ai.providers.openai import OpenAIProvider
@@ -13,11 +14,30 @@ from pydantic_ai.settings import ModelSettings
 
 import honcho_fallback_openai_agents
 import honcho_fallback_pydantic_ai
+from tests.helpers import wire
+from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tests.helpers.provider import Provider
+
+LIMA = {"city": "Lima"}
+
+
+class City(BaseModel):
+    city: str
+
+
+def thermometer(city: str) -> str:
+    return f"{city}: 21"
+
+
+def thoughtful_call(name: str) -> Reply:
+    """Think in secret, which the account that did so alone can read, and call the tool."""
+    thought = {"type": "reasoning", "id": f"rs_{name}", "encrypted_content": f"secret of {name}"}
+    call = wire.response_call(f"fc_{name}", f"call_{name}", "thermometer", LIMA)
+    return Reply(body=wire.responses_answer({**thought, "summary": []}, call))
 
 
 def client_of(
@@ -54,9 +74,10 @@ class OpenAIAgents:
         result = await agents.Runner.run(agents.Agent("a", model=model, tools=made), question)
         return str(result.final_output)
 
-    async def stream(self, model: Any, *, question: str = "hi") -> str:
+    async def stream(self, model: Any, *tools: Callable[..., Any], question: str = "hi") -> str:
         """Run an agent as a stream and return the text that came."""
-        result = agents.Runner.run_streamed(agents.Agent("a", model=model), question)
+        made: list[Any] = [agents.function_tool(tool) for tool in tools]
+        result = agents.Runner.run_streamed(agents.Agent("a", model=model, tools=made), question)
         return "".join(
             [
                 event.data.delta
@@ -84,8 +105,8 @@ class PydanticAI:
     async def run(self, model: Any, *tools: Callable[..., Any], question: str = "hi") -> str:
         return (await PydanticAgent(model, tools=tools).run(question)).output
 
-    async def stream(self, model: Any, *, question: str = "hi") -> str:
-        async with PydanticAgent(model).run_stream(question) as result:
+    async def stream(self, model: Any, *tools: Callable[..., Any], question: str = "hi") -> str:
+        async with PydanticAgent(model, tools=tools).run_stream(question) as result:
             return "".join([text async for text in result.stream_text(delta=True)])
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from typing import TYPE_CHECKING, Any
 
 import agents
@@ -11,14 +12,15 @@ from pydantic_ai import Agent
 
 from honcho_fallback import CallRecord, FallbackConfigError, Target, TurnEnd
 from honcho_fallback_langchain import FallbackChatModel
-from tests.agents.frameworks import chain_of
+from tests.agents.frameworks import LIMA, chain_of, thermometer, thoughtful_call
 from tests.helpers import wire
 from tests.helpers.observers import ContentListener, Noting
 from tests.helpers.provider import Reply
+from tests.helpers.strict import ChatRules, ResponsesRules
 
 if TYPE_CHECKING:
     from tests.agents.frameworks import Framework
-    from tests.helpers.provider import Provider, ProviderServer
+    from tests.helpers.provider import Provider, ProviderServer, SeenRequest
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "stream"])
@@ -40,10 +42,6 @@ async def test_a_response_that_says_it_failed_switches(
     assert len(primary.requests) == 1
 
 
-def thermometer(city: str) -> str:
-    return f"{city}: 21"
-
-
 @pytest.mark.parametrize(("reset", "expected"), [("iteration", (2, 1)), ("turn", (1, 2))])
 async def test_a_tool_loop_begins_each_step_at_the_primary(
     framework: Framework, primary: Provider, fallback: Provider, reset: str, expected: Any
@@ -53,7 +51,7 @@ async def test_a_tool_loop_begins_each_step_at_the_primary(
     Whatever it is, a run is one turn to observers, and it ends.
     """
     observer = Noting()
-    calls = wire.chat_answer("", wire.chat_call("call_1", "thermometer", {"city": "Lima"}))
+    calls = wire.chat_answer("", wire.chat_call("call_1", "thermometer", LIMA))
     primary.fail(503, times=1)
     fallback.reply(Reply(body=calls))
     chain = chain_of(framework, primary, fallback, reset=reset, observers=[observer])
@@ -64,6 +62,45 @@ async def test_a_tool_loop_begins_each_step_at_the_primary(
     assert [turn.outcome for turn in turns] == ["completed"] * 2
     of_calls = [one.turn_id for one in observer.events if isinstance(one, CallRecord)]
     assert list(dict.fromkeys(of_calls)) == [turn.turn_id for turn in turns]
+
+
+def two_steps(request: SeenRequest) -> Reply:
+    """Answer with a call of a tool until two results are there, in the form of the question."""
+    results = json.dumps(request.body).count("Lima: 21")
+    if results > 1:
+        return Reply(text="Warm.")
+    if "chat" in request.path:
+        return Reply(body=wire.chat_answer("", wire.chat_call(f"c{results}", "thermometer", LIMA)))
+    return thoughtful_call(f"{results}")
+
+
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "stream"])
+@pytest.mark.parametrize("api", ["responses", "chat"])
+async def test_a_tool_loop_moves_to_another_account_and_back(
+    framework: Framework, providers: ProviderServer, api: str, *, streamed: bool
+) -> None:
+    """Strict providers: each refuses what it did not write, and nothing is refused.
+
+    While nobody else has answered, the history is sent as it is.
+    """
+    primary = providers.new("primary", rules=ResponsesRules())
+    rules = ResponsesRules() if api == "responses" else ChatRules()
+    fallback = providers.new("fallback", rules=rules)
+    fallback.standing = two_steps
+
+    def fails_second(request: SeenRequest) -> Reply:
+        is_second = len(primary.requests) == 2
+        return Reply(status=503) if is_second else two_steps(request)
+
+    primary.standing = fails_second
+    places = ((primary, "responses"), (fallback, api))
+    models = (framework.model(one, api=spoken, name="gpt-5.5") for one, spoken in places)
+    ask = framework.stream if streamed else framework.run
+    assert await ask(framework.chain(*models), thermometer) == "Warm."
+    assert [len(one.requests) for one in (primary, fallback)] == [3, 1]
+    assert primary.refused + fallback.refused == []
+    assert "secret" in json.dumps(primary.bodies[1])
+    assert "secret" not in json.dumps(fallback.bodies)
 
 
 async def test_runs_within_a_session_stay(

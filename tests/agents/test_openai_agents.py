@@ -11,15 +11,14 @@ from unittest.mock import create_autospec
 import agents
 import pytest
 from agents.retry import retry_policies
-from pydantic import BaseModel
 
 from honcho_fallback import FallbackExhausted
 from honcho_fallback_openai_agents import FallbackModel, FallbackProvider
 from tests.agents import frameworks
-from tests.agents.frameworks import FRAMEWORKS, client_of
+from tests.agents.frameworks import FRAMEWORKS, LIMA, City, client_of
 from tests.helpers import wire
 from tests.helpers.provider import Reply
-from tests.helpers.strict import ChatRules, ResponsesRules
+from tests.helpers.strict import ResponsesRules
 
 if TYPE_CHECKING:
     from tests.helpers.observers import Listener
@@ -27,52 +26,6 @@ if TYPE_CHECKING:
 
 SDK = FRAMEWORKS["openai-agents"]
 chain_of = partial(frameworks.chain_of, SDK)
-CITY = {"city": "Lima"}
-
-
-def thermometer(city: str) -> str:
-    return f"{city}: 21"
-
-
-def two_steps(request: SeenRequest) -> Reply:
-    """Answer with a call of a tool until two results are there, in the form of the question."""
-    results = json.dumps(request.body).count("Lima: 21")
-    if results > 1:
-        return Reply(text="Warm.")
-    if "chat" in request.path:
-        call = wire.chat_call(f"call_{results}", "thermometer", CITY)
-        return Reply(body=wire.chat_answer("", call))
-    # Reasoning that its maker alone can read.
-    thought = {"type": "reasoning", "id": f"rs_{results}", "encrypted_content": "secret"}
-    call = wire.response_call(f"fc_{results}", f"call_{results}", "thermometer", CITY)
-    return Reply(body=wire.responses_answer({**thought, "summary": []}, call))
-
-
-@pytest.mark.parametrize("api", ["responses", "chat"])
-async def test_a_tool_loop_moves_to_another_provider_and_back(
-    providers: ProviderServer, api: str
-) -> None:
-    """Strict providers: each refuses what it did not write, and nothing is refused.
-
-    While nobody else has answered, the history is sent as it is.
-    """
-    primary = providers.new("primary", rules=ResponsesRules())
-    rules = ResponsesRules() if api == "responses" else ChatRules()
-    fallback = providers.new("fallback", rules=rules)
-    fallback.standing = two_steps
-    chain = FallbackModel(SDK.model(primary, api="responses"), SDK.model(fallback, api=api))
-
-    def fails_second(request: SeenRequest) -> Reply:
-        is_second = len(primary.requests) == 2
-        return Reply(status=503) if is_second else two_steps(request)
-
-    primary.standing = fails_second
-    assert await SDK.run(chain, thermometer) == "Warm."
-    assert [len(one.requests) for one in (primary, fallback)] == [3, 1]
-    assert primary.refused + fallback.refused == []
-    assert "secret" in json.dumps(primary.bodies[1])
-    assert "secret" not in json.dumps(fallback.bodies)
-
 
 BOUND: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
     "previous response": ({"previous_response_id": "resp_1"}, {}, "previous_response_id names"),
@@ -194,7 +147,7 @@ async def test_what_the_sdk_cannot_write_for_a_model_goes_to_the_next(
 
 def call_with(**fields: Any) -> wire.Json:
     """Make an answer with a call of which some fields are not as they should be."""
-    return wire.chat_answer(None, {**wire.chat_call("call_1", "thermometer", CITY), **fields})
+    return wire.chat_answer(None, {**wire.chat_call("call_1", "thermometer", LIMA), **fields})
 
 
 UNREADABLE: dict[str, tuple[str, wire.Json]] = {
@@ -230,10 +183,6 @@ async def test_the_runner_does_not_ask_the_chain_again(
     with pytest.raises(FallbackExhausted):
         await agents.Runner.run(agent, "hi")
     assert [len(one.requests) for one in (primary, fallback)] == [1, 1]
-
-
-class City(BaseModel):
-    city: str
 
 
 async def test_structured_output_and_handoffs_pass_through(

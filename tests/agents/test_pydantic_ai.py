@@ -10,7 +10,6 @@ import pytest
 from opentelemetry.sdk.trace import TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from pydantic import BaseModel
 from pydantic_ai import (
     Agent,
     BinaryContent,
@@ -42,16 +41,12 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from honcho_fallback import (
-    Cooldown,
-    FallbackExhausted,
-)
+from honcho_fallback import Cooldown, FallbackExhausted
 from honcho_fallback_pydantic_ai import FallbackModel
 from tests.agents import frameworks
-from tests.agents.frameworks import FRAMEWORKS
+from tests.agents.frameworks import FRAMEWORKS, LIMA, City, thermometer, thoughtful_call
 from tests.helpers import wire
 from tests.helpers.provider import Reply
-from tests.helpers.strict import ResponsesRules
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
@@ -61,10 +56,6 @@ if TYPE_CHECKING:
 
 SDK = FRAMEWORKS["pydantic-ai"]
 chain_of = partial(frameworks.chain_of, SDK)
-
-
-class City(BaseModel):
-    city: str
 
 
 async def output_of(agent: Agent[None, str], *, is_stream: bool) -> str:
@@ -90,7 +81,7 @@ async def test_each_model_is_asked_as_its_profile_says(
     An agent that is entered keeps their connections open, and closes them.
     """
     primary.fail(503)
-    call = wire.tool_use("toolu_1", "final_result", {"city": "Lima"})
+    call = wire.tool_use("toolu_1", "final_result", LIMA)
     block = wire.text_block('{"city": "Lima"}') if is_native else call
     fallback.standing = Reply(body=wire.message_answer(block))
     first = SDK.model(primary)
@@ -223,46 +214,17 @@ async def test_what_cannot_be_written_for_a_model_goes_to_the_next(
     assert len(last.requests) == 1
 
 
-def look_up(city: str) -> str:
-    """Look up the weather."""
-    return f"rain in {city}"
-
-
-def thinking_of(account: str) -> Reply:
-    """Think in secret, and call a tool."""
-    thought = {"type": "reasoning", "id": f"rs_{account}", "encrypted_content": f"of {account}"}
-    call = wire.response_call(f"fc_{account}", f"call_{account}", "look_up", {"city": "Oslo"})
-    return Reply(body=wire.responses_answer({**thought, "summary": []}, call))
-
-
-@pytest.mark.parametrize("is_stream", [False, True], ids=["answer", "stream"])
-@pytest.mark.parametrize("dies", ["first", "second"])
-async def test_a_tool_loop_moves_to_another_account_and_back(
-    providers: ProviderServer, dies: str, *, is_stream: bool
-) -> None:
-    """Each account of OpenAI refuses what it did not write, and nothing is refused."""
-    one, two = (providers.new(name, rules=ResponsesRules()) for name in ("one", "two"))
-    down = Reply(status=503)
-    one.reply(*((down,) if dies == "first" else (thinking_of("one"), down)))
-    if dies == "first":
-        two.reply(thinking_of("two"))
-    agent = Agent(chain_of(one, two, api="responses", name="gpt-5.5"), tools=[look_up])
-    output = await output_of(agent, is_stream=is_stream)
-    assert output == f"hello from {(one if dies == 'first' else two).name}"
-    assert one.refused + two.refused == []
-
-
 async def test_two_keys_of_one_address_are_two_accounts(providers: ProviderServer) -> None:
     """What one made stays with it, also in a history that was stored."""
     place = providers.new("place")
-    place.reply(Reply(status=503), thinking_of("two"), Reply(text="rain"), Reply(text="snow"))
+    place.reply(Reply(status=503), thoughtful_call("two"), Reply(text="rain"), Reply(text="snow"))
     named: Any = {"api": "responses", "name": "gpt-5.5"}
     first, second = (SDK.model(place, **named, key=key) for key in ("first", "second"))
     chain = FallbackModel(first, second)
-    result = await Agent(chain, tools=[look_up]).run("hi")
+    result = await Agent(chain, tools=[thermometer]).run("hi")
     stored = ModelMessagesTypeAdapter.validate_json(result.all_messages_json())
     assert "of two" not in json.dumps(place.bodies[2])
-    await Agent(FallbackModel(second), tools=[look_up]).run("so?", message_history=stored)
+    await Agent(FallbackModel(second), tools=[thermometer]).run("so?", message_history=stored)
     assert "of two" in json.dumps(place.bodies[3])
 
 

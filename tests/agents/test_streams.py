@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Any
 
 import agents
 import pytest
-from pydantic import BaseModel
 from pydantic_ai import Agent
 from pydantic_ai.messages import ModelResponse, PartStartEvent
 from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
 
 from honcho_fallback import StreamInterrupted
-from tests.agents.frameworks import FRAMEWORKS
+from tests.agents.frameworks import FRAMEWORKS, LIMA, City
 from tests.helpers import wire
 from tests.helpers.provider import Reply
 
@@ -24,7 +23,6 @@ if TYPE_CHECKING:
     from tests.helpers.provider import Provider, ProviderServer, SeenRequest
 
 DONE = "data: [DONE]"
-LIMA = {"city": "Lima"}
 INCOMPLETE = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 
 
@@ -262,10 +260,6 @@ async def test_an_answer_without_items_takes_none_of_a_dead_one(
         tool = Thermometer()
         result = await read_agents(sdk.chain(*models, partial="replace"), tool)
         assert (result[1], tool.cities) == (said, [])
-
-
-class City(BaseModel):
-    city: str
 
 
 async def test_outputs_are_replaced_in_run_stream(primary: Provider, fallback: Provider) -> None:
