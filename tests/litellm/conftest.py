@@ -23,11 +23,10 @@ from tests.helpers.litellm_runs import (
     THEIRS,
     ask_in,
     litellm_left_clean,
-    run_async,
     text_of,
 )
 from tests.helpers.observers import Listener
-from tests.helpers.provider import ProviderServer
+from tests.helpers.provider import Provider, ProviderServer
 from tests.helpers.redis_server import free_port, redis_server
 
 if TYPE_CHECKING:
@@ -49,9 +48,16 @@ GROUP = "deriver"
 
 @dataclass
 class Bench:
-    """Make Routers over the scripted providers."""
+    """Make Routers over the scripted providers, of which each is had by its name."""
 
     providers: ProviderServer
+
+    def __getitem__(self, name: str) -> Provider:
+        return self.providers[name]
+
+    @property
+    def order(self) -> list[str]:
+        return self.providers.order
 
     def deployment(self, name: str, rank: int | None, **more: Any) -> dict[str, Any]:
         """Describe one provider to a Router."""
@@ -127,12 +133,6 @@ def providers() -> Iterator[ProviderServer]:
 def bench(providers: ProviderServer) -> Bench:
     """Make Routers over the scripted providers."""
     return Bench(providers)
-
-
-@pytest.fixture
-def run() -> Any:
-    """Return the function that runs a coroutine."""
-    return run_async
 
 
 ASKS = ("sync", "async", "sync in a loop")

@@ -6,15 +6,12 @@ Each test says how many requests each mode makes, who answers, and how long Lite
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import litellm
 import pytest
 
 from tests.helpers.litellm_runs import ASKED, run_async
-
-if TYPE_CHECKING:
-    from tests.helpers.provider import ProviderServer
 
 
 @pytest.fixture
@@ -67,28 +64,28 @@ THEIRS = ("fallbacks", "fallbacks, num_retries=0", "order, num_retries=0")
     ("mode", "told"),
     [*((mode, SWITCHED) for mode in THEIRS), ("ours", "primary: BadRequestError")],
 )
-def test_a_wrong_request(mode: str, told: str, bench: Any, providers: ProviderServer) -> None:
+def test_a_wrong_request(mode: str, told: str, bench: Any) -> None:
     """400: LiteLLM sends the caller's mistake to the fallback as well; the strategy does not."""
-    providers["primary"].fail(400)
+    bench["primary"].fail(400)
     assert asked(bench, mode) == told
 
 
 @pytest.mark.parametrize("mode", [*THEIRS, "ours"])
-def test_retry_after(mode: str, bench: Any, providers: ProviderServer, slept: list[float]) -> None:
+def test_retry_after(mode: str, bench: Any, slept: list[float]) -> None:
     """429 with Retry-After 3: LiteLLM's default waits it out, twice, before it asks the other."""
-    providers["primary"].fail(429, headers={"retry-after": "3"})
+    bench["primary"].fail(429, headers={"retry-after": "3"})
     is_default = mode == "fallbacks"
     assert asked(bench, mode) == (f"primary primary {SWITCHED}" if is_default else SWITCHED)
     assert (sum(slept) >= 6) == is_default
     assert any(slept) == is_default
 
 
-def test_two_deployments_of_which_one_answers_500(bench: Any, providers: ProviderServer) -> None:
+def test_two_deployments_of_which_one_answers_500(bench: Any) -> None:
     """A plain group shuffles: it meets the bad one again and again, and sometimes only that one.
 
     A 500 does not cool down. The strategy meets it once per call, and always goes on.
     """
-    providers["primary"].fail(500)
+    bench["primary"].fail(500)
     plain = bench.router([bench.deployment(name, None) for name in ("primary", "backup")])
 
     async def ask_often(router: Any) -> int:
@@ -101,12 +98,12 @@ def test_two_deployments_of_which_one_answers_500(bench: Any, providers: Provide
         return failed
 
     run_async(ask_often(plain))
-    met = len(providers["primary"].requests)
+    met = len(bench["primary"].requests)
     assert met > 0
-    providers.reset()
-    providers["primary"].fail(500)
+    bench.providers.reset()
+    bench["primary"].fail(500)
 
     failed = run_async(ask_often(bench.managed(disable_cooldowns=True)[0]))
 
     assert failed == 0
-    assert len(providers["primary"].requests) == len(providers["backup"].requests) == 30
+    assert len(bench["primary"].requests) == len(bench["backup"].requests) == 30

@@ -16,14 +16,14 @@ from litellm.integrations.custom_logger import CustomLogger
 
 from honcho_fallback import FallbackRun
 from honcho_fallback_litellm._router_call import RouterCall
-from tests.helpers.litellm_runs import ASKED
+from tests.helpers.litellm_runs import ASKED, run_async
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_word as word
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from tests.helpers.provider import ProviderServer, SeenRequest
+    from tests.helpers.provider import SeenRequest
 
 
 class ContextKeeper(CustomLogger):
@@ -90,19 +90,17 @@ ENDINGS: tuple[dict[str, Reply], ...] = (
 )
 
 
-def endings(providers: ProviderServer) -> Iterator[None]:
+def endings(bench: Any) -> Iterator[None]:
     """Let a call end in one way after the other."""
     for replies in ENDINGS:
-        providers.reset()
+        bench.providers.reset()
         for name, reply in replies.items():
-            providers[name].standing = reply
+            bench[name].standing = reply
         yield
 
 
 @pytest.mark.parametrize("asks", ["sync", "async"])
-def test_an_ended_call_is_not_alive(
-    asks: str, bench: Any, providers: ProviderServer, run: Any, keeper: ContextKeeper
-) -> None:
+def test_an_ended_call_is_not_alive(asks: str, bench: Any, keeper: ContextKeeper) -> None:
     """A context that was copied during a call does not keep it.
 
     Nor do LiteLLM's workers and connections, while their loop runs.
@@ -112,7 +110,7 @@ def test_an_ended_call_is_not_alive(
     async def inside() -> None:
         before = alive()
         for way in WAYS:
-            for _ in endings(providers):
+            for _ in endings(bench):
                 await call(router, way, asks)
                 # A stream that was left closes its connection when it is collected; inside the
                 # pool's lock, while the next request takes one, it would wait for it for ever.
@@ -121,13 +119,11 @@ def test_an_ended_call_is_not_alive(
         assert len(keeper.contexts) >= 3 * len(ENDINGS)
         assert len(alive()) == len(before)
 
-    run(inside())
+    run_async(inside())
 
 
 @pytest.mark.parametrize("way", WAYS[:2])
-def test_a_cancelled_call_is_not_alive(
-    way: str, bench: Any, providers: ProviderServer, run: Any, keeper: ContextKeeper
-) -> None:
+def test_a_cancelled_call_is_not_alive(way: str, bench: Any, keeper: ContextKeeper) -> None:
     """Cancelled while a provider is silent, a call is gone."""
     router, _ = bench.managed()
     asked = threading.Event()
@@ -136,7 +132,7 @@ def test_a_cancelled_call_is_not_alive(
         asked.set()
         return Reply(hang=True)
 
-    providers["primary"].standing = be_silent
+    bench["primary"].standing = be_silent
 
     async def inside() -> None:
         before = alive()
@@ -150,4 +146,4 @@ def test_a_cancelled_call_is_not_alive(
         assert keeper.contexts
         assert len(alive()) == len(before)
 
-    run(inside())
+    run_async(inside())

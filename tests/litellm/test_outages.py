@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import litellm
@@ -19,12 +19,9 @@ from honcho_fallback import (
 )
 from honcho_fallback_litellm import FallbackProxyHandler
 from tests.helpers.later import AtOnce, Later
-from tests.helpers.litellm_runs import ASKED
+from tests.helpers.litellm_runs import ASKED, run_async
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_word as word
-
-if TYPE_CHECKING:
-    from tests.helpers.provider import ProviderServer
 
 
 @pytest.fixture
@@ -40,31 +37,27 @@ def config(cooldown: Later) -> FallbackConfig:
 
 
 def test_litellms_cooldown_stays_where_it_is_asked_for(
-    config: FallbackConfig, cooldown: Later, bench: Any, providers: ProviderServer, ask: Any
+    config: FallbackConfig, cooldown: Later, bench: Any, ask: Any
 ) -> None:
     """With both, a target that LiteLLM cools down is not probed, and its permit is free again."""
-    providers["primary"].fail(429, times=1)
+    bench["primary"].fail(429, times=1)
     router, listener = bench.managed(config, respect_cooldown=True, cooldown_time=60)
     ask(router)
     cooldown.ahead = 61.0
     for _ in range(2):
         ask(router)
-    assert providers.order == ["primary", "backup", "backup", "backup"]
+    assert bench.order == ["primary", "backup", "backup", "backup"]
     assert listener.records[2].untried == (("primary", "LiteLLM had taken it out of rotation"),)
 
 
 def test_a_pause_is_obeyed_and_a_memory_is_not(
-    config: FallbackConfig,
-    cooldown: Later,
-    bench: Any,
-    providers: ProviderServer,
-    say: Any,
+    config: FallbackConfig, cooldown: Later, bench: Any, say: Any
 ) -> None:
     """A primary that is paused when it is due is probed as soon as it is back.
 
     Where all others are paused it is asked in its cooldown: a memory forbids nobody.
     """
-    providers["primary"].fail(500, times=1)
+    bench["primary"].fail(500, times=1)
     router, listener = bench.managed(config)
     primary, backup = (one["model_info"] for one in router.model_list)
     say(router)
@@ -73,19 +66,17 @@ def test_a_pause_is_obeyed_and_a_memory_is_not(
     assert say(router) == "hello from backup"
     primary["blocked"] = False
     assert say(router) == "hello from primary"
-    assert providers.order == ["primary", "backup", "backup", "primary"]
-    providers["primary"].fail(500, times=1)
+    assert bench.order == ["primary", "backup", "backup", "primary"]
+    bench["primary"].fail(500, times=1)
     say(router)
     backup["blocked"] = True
     assert say(router) == "hello from primary"
     assert listener.records[-1].attempts[0].note == "in its cooldown, as nobody else was left"
 
 
-def test_one_model_with_other_parameters_is_a_fallback(
-    bench: Any, providers: ProviderServer, say: Any
-) -> None:
+def test_one_model_with_other_parameters_is_a_fallback(bench: Any, say: Any) -> None:
     """With less effort it may answer where it did not; what LiteLLM itself takes tells nothing."""
-    providers["primary"].fail(503, times=1)
+    bench["primary"].fail(503, times=1)
     models = [
         bench.deployment(
             "primary", rank, reasoning_effort=effort, rpm=rank, info={"id": str(rank)}
@@ -94,15 +85,13 @@ def test_one_model_with_other_parameters_is_a_fallback(
     ]
     router, _ = bench.managed(models=models)
     assert say(router) == "hello from primary"
-    efforts = [request.body["reasoning_effort"] for request in providers["primary"].requests]
+    efforts = [request.body["reasoning_effort"] for request in bench["primary"].requests]
     assert efforts == ["high", "low"]
 
 
-def test_a_new_key_is_a_new_target(
-    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, say: Any
-) -> None:
+def test_a_new_key_is_a_new_target(config: FallbackConfig, bench: Any, ask: Any, say: Any) -> None:
     """`upsert_deployment` with another key makes another target of it, under the same id."""
-    providers["primary"].fail(401, times=1)
+    bench["primary"].fail(401, times=1)
     router, _ = bench.managed(config)
     ask(router)
     router.upsert_deployment(litellm.Deployment(**bench.deployment("primary", 0)))
@@ -110,7 +99,7 @@ def test_a_new_key_is_a_new_target(
     fresh = bench.deployment("primary", 0, api_key="another")
     router.upsert_deployment(litellm.Deployment(**fresh))
     assert say(router) == "hello from primary"
-    assert providers["primary"].requests[-1].headers["authorization"] == "Bearer another"
+    assert bench["primary"].requests[-1].headers["authorization"] == "Bearer another"
 
 
 def test_who_a_deployment_is(bench: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,10 +127,10 @@ def test_who_a_deployment_is(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_a_callers_own_key_says_nothing_of_the_deployment(
-    config: FallbackConfig, bench: Any, providers: ProviderServer, ask: Any, say: Any
+    config: FallbackConfig, bench: Any, ask: Any, say: Any
 ) -> None:
     """A request that brought a dead key along does not send everybody to the fallback."""
-    providers["primary"].fail(401, times=1)
+    bench["primary"].fail(401, times=1)
     router, _ = bench.managed(config)
     ask(router, api_key="mine, and dead")
     assert say(router) == "hello from primary"
@@ -156,11 +145,9 @@ def test_a_callers_own_key_says_nothing_of_the_deployment(
         ("first_token_timeout", {"stream_timeout": 60.0, "stream": True}),
     ],
 )
-def test_a_limit_reaches_litellms_request(
-    limit: str, theirs: Any, bench: Any, providers: ProviderServer, say: Any
-) -> None:
+def test_a_limit_reaches_litellms_request(limit: str, theirs: Any, bench: Any, say: Any) -> None:
     """The primary gets what is not kept for the backup, whatever longer timeout LiteLLM has."""
-    providers["primary"].reply(Reply(hang=True))
+    bench["primary"].reply(Reply(hang=True))
     limits: Any = {limit: 2.4}
     router, listener = bench.managed(FallbackConfig(**limits))
     assert say(router, **theirs) == "hello from backup"
@@ -181,15 +168,15 @@ def test_a_limit_reaches_litellms_request(
     ],
 )
 def test_who_keeps_the_connection_warm_and_says_nothing_is_left(
-    limit: Any, theirs: Any, drip: str, bench: Any, providers: ProviderServer, say: Any
+    limit: Any, theirs: Any, drip: str, bench: Any, say: Any
 ) -> None:
     """LiteLLM's timeout, one between two reads, never strikes there: the policy's own does."""
     begun = [word("")] if "first_token_timeout" in limit else []
-    providers["primary"].reply(Reply(events=begun, hang=True, drip=drip))
+    bench["primary"].reply(Reply(events=begun, hang=True, drip=drip))
     models = bench.chain("primary", "backup", timeout=theirs)
     router, listener = bench.managed(FallbackConfig(**limit), models=models)
     assert say(router, stream=bool(drip)) == "hello from backup"
-    assert providers.order == ["primary", "backup"]
+    assert bench.order == ["primary", "backup"]
     assert listener.kinds == ["timeout", None]
 
 
@@ -206,13 +193,7 @@ def test_who_keeps_the_connection_warm_and_says_nothing_is_left(
     ],
 )
 def test_litellms_timeout_comes_before_the_policys(
-    config: Any,
-    theirs: Any,
-    stream: bool,
-    bound: Any,
-    bench: Any,
-    run: Any,
-    monkeypatch: pytest.MonkeyPatch,
+    config: Any, theirs: Any, stream: bool, bound: Any, bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """LiteLLM counts who runs into its own, so the policy's stands a second behind the longest."""
     models = bench.chain("primary", "backup", timeout=theirs)
@@ -225,7 +206,7 @@ def test_litellms_timeout_comes_before_the_policys(
         return real(seconds)
 
     monkeypatch.setattr(asyncio, "timeout", noted)
-    run(router.acompletion(**ASKED, stream=stream))
+    run_async(router.acompletion(**ASKED, stream=stream))
     assert limits[0] == bound
 
 
@@ -247,19 +228,14 @@ def stay(name: str, said: object, **more: Any) -> dict[str, Any]:
     ],
 )
 def test_what_is_for_the_primary_alone_is_never_the_fallbacks(
-    config: FallbackConfig,
-    method: str,
-    asked: Any,
-    bench: Any,
-    providers: ProviderServer,
-    run: Any,
+    config: FallbackConfig, method: str, asked: Any, bench: Any
 ) -> None:
     """Not the chain's fallback and not LiteLLM's own, for all calls or as one request says.
 
     Judges and gates, of which nothing reaches a provider, or the next request; and what may have
     had an effect.
     """
-    providers["primary"].fail(500)
+    bench["primary"].fail(500)
     router, listener = bench.with_a_spare(config)
 
     async def ask(**asked: Any) -> Any:
@@ -268,22 +244,22 @@ def test_what_is_for_the_primary_alone_is_never_the_fallbacks(
         return await answer if method.startswith("a") else answer
 
     with pytest.raises(openai.APIError) as caught:
-        run(ask(**asked))
-    assert {*providers.order} == {"primary"}
+        run_async(ask(**asked))
+    assert {*bench.order} == {"primary"}
     assert vars(caught.value)["record"] == listener.record
     if config.replay == "safe":
         assert listener.record.limit == "replay"
         return
     assert listener.record.untried == (("backup", "the call must not degrade"),)
-    assert "must_not_degrade" not in str([one.body for one in providers["primary"].requests])
+    assert "must_not_degrade" not in str([one.body for one in bench["primary"].requests])
     if asked:
-        run(ask())
+        run_async(ask())
         assert listener.records[-1].answered_by == "backup"
 
 
 @pytest.mark.parametrize("must_not_degrade", [True, False])
 def test_what_is_paused_is_not_down(
-    bench: Any, providers: ProviderServer, ask: Any, say: Any, *, must_not_degrade: bool
+    bench: Any, ask: Any, say: Any, *, must_not_degrade: bool
 ) -> None:
     """LiteLLM's own "nobody is there" comes out, nobody is asked or takes it for an outage."""
     config = FallbackConfig(must_not_degrade=must_not_degrade, cooldown=Cooldown(after=1))
@@ -293,7 +269,7 @@ def test_what_is_paused_is_not_down(
         one["model_info"]["blocked"] = True
     with pytest.raises(Exception, match=r"[Nn]o .*deployment"):
         ask(router)
-    assert not providers.order + listener.records
+    assert not bench.order + listener.records
     for one in paused:
         one["model_info"]["blocked"] = False
     assert say(router) == "hello from primary"
@@ -301,7 +277,7 @@ def test_what_is_paused_is_not_down(
 
 
 def test_what_a_guardrail_blocks_is_blocked(
-    bench: Any, providers: ProviderServer, ask: Any, monkeypatch: pytest.MonkeyPatch
+    bench: Any, ask: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A guardrail's no is for the request: neither the next target nor another group is asked."""
     router, listener = bench.with_a_spare()
@@ -313,29 +289,25 @@ def test_what_a_guardrail_blocks_is_blocked(
         monkeypatch.setattr(litellm, name, blocked)
     with pytest.raises(GuardrailRaisedException):
         ask(router)
-    assert not providers.order
+    assert not bench.order
     assert listener.record.outcome == "rejected"
 
 
-def test_a_transport_without_retries_has_no_other_chance(
-    bench: Any, providers: ProviderServer, ask: Any
-) -> None:
+def test_a_transport_without_retries_has_no_other_chance(bench: Any, ask: Any) -> None:
     """A request that wants one attempt gets one."""
-    providers["primary"].fail(times=1, drop=True)
+    bench["primary"].fail(times=1, drop=True)
     recovery = AtOnce(rebuild=lambda _: None)
     router, listener = bench.managed(FallbackConfig(transport_recovery=recovery))
     with pytest.raises(openai.APIError):
         ask(router, num_retries=0)
-    assert providers.order == ["primary"]
+    assert bench.order == ["primary"]
     assert listener.record.outcome == "exhausted"
 
 
 @pytest.mark.parametrize("bucket", ["metadata", "litellm_metadata"])
-def test_a_request_stays_within_its_labels(
-    bucket: str, bench: Any, providers: ProviderServer, ask: Any, say: Any
-) -> None:
+def test_a_request_stays_within_its_labels(bucket: str, bench: Any, ask: Any, say: Any) -> None:
     """`require` in its metadata, of deployments' tags; nothing of it reaches a provider."""
-    providers["primary"].fail(500)
+    bench["primary"].fail(500)
     models = [
         bench.deployment("primary", 0, tags=["eu", "fast"]),
         bench.deployment("abroad", 1),
@@ -345,14 +317,14 @@ def test_a_request_stays_within_its_labels(
     asked: Any = {bucket: {"require": ["eu"]}}
     assert say(router, **asked) == "hello from near"
     assert listener.record.untried == (("abroad", "it lacks the label 'eu'"),)
-    assert set(providers["primary"].requests[0].body) == {"messages", "model"}
-    providers["near"].fail(500)
+    assert set(bench["primary"].requests[0].body) == {"messages", "model"}
+    bench["near"].fail(500)
     with pytest.raises(litellm.InternalServerError):
         ask(router, **asked)
     for wrong in (["us"], "eu", 3):  # it says which label is missing, or what may be passed
         with pytest.raises(FallbackConfigError, match=r"lacks the label 'us'|pass a set of texts"):
             ask(router, **{bucket: {"require": wrong}})
-    assert not {"abroad", "spare"} & {*providers.order}
+    assert not {"abroad", "spare"} & {*bench.order}
     assert say(router) == "hello from abroad"
 
 

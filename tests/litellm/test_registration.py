@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import litellm
 import pytest
@@ -12,9 +12,6 @@ import pytest
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrategy
 from tests.helpers.litellm_runs import ASKED
-
-if TYPE_CHECKING:
-    from tests.helpers.provider import ProviderServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 
@@ -53,12 +50,7 @@ def spoilt(bench: Any, *ranks: Any, **more: Any) -> list[dict[str, Any]]:
     ],
 )
 def test_a_mistake_spoils_its_own_group_only(
-    ranks: tuple[Any, ...],
-    more: Any,
-    problem: str,
-    bench: Any,
-    providers: ProviderServer,
-    caplog: pytest.LogCaptureFixture,
+    ranks: tuple[Any, ...], more: Any, problem: str, bench: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """One line names group, deployment and mistake; its requests are as without us."""
     models = [*bench.chain("primary", "backup"), *spoilt(bench, *ranks, **more)]
@@ -71,9 +63,9 @@ def test_a_mistake_spoils_its_own_group_only(
     assert not listener.starts
     assert len(errors_in(caplog)) == 1
 
-    providers["primary"].fail(500)
+    bench["primary"].fail(500)
     router.completion(**ASKED)
-    assert providers.order[1:] == ["primary", "backup"]
+    assert bench.order[1:] == ["primary", "backup"]
 
 
 def test_every_mistake_is_named_at_once_where_no_chain_is_left(bench: Any) -> None:
@@ -119,7 +111,7 @@ def test_a_rank_in_the_wrong_place_is_recognized(
 
 
 def test_one_line_says_which_chains_are_active(
-    bench: Any, providers: ProviderServer, caplog: pytest.LogCaptureFixture
+    bench: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In their order, as LiteLLM spells models; an alias is no group; no key, no address."""
     caplog.set_level("INFO", "honcho_fallback")
@@ -138,11 +130,11 @@ def test_one_line_says_which_chains_are_active(
         "groups that stay LiteLLM's: 2 (1 for a mistake)"
     )
     assert "key-of" not in caplog.text
-    assert providers.url not in caplog.text
+    assert bench.providers.url not in caplog.text
 
 
 def test_a_deployment_that_comes_later_with_a_mistake_spoils_its_group_until_it_is_gone(
-    bench: Any, providers: ProviderServer, ask: Any, caplog: pytest.LogCaptureFixture
+    bench: Any, ask: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """No request fails for it; it is logged once, not for each request."""
     caplog.set_level("INFO", "honcho_fallback")
@@ -169,7 +161,7 @@ def of_team(team: str, public: str | None = None) -> dict[str, Any]:
 
 
 def test_each_team_has_its_own_ranks(
-    bench: Any, providers: ProviderServer, ask: Any, caplog: pytest.LogCaptureFixture
+    bench: Any, ask: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Two deployments of rank 0 under one public name are no mistake when no request sees both."""
     caplog.set_level("INFO", "honcho_fallback")
@@ -186,15 +178,15 @@ def test_each_team_has_its_own_ranks(
         "chain public (team y): openai/y0-model -> openai/y1-model;" in caplog.text
     )
     for name in ("x0", "y0"):
-        providers[name].fail(500)
+        bench[name].fail(500)
     for team in ("x", "y"):
         metadata = {"user_api_key_team_id": team}
         ask(router, "completion", model="public", messages=MESSAGES, metadata=metadata)
-    assert providers.order == ["x0", "x1", "y0", "y1"]
+    assert bench.order == ["x0", "x1", "y0", "y1"]
 
 
 def test_a_mistake_of_one_team_is_not_the_others(
-    bench: Any, providers: ProviderServer, caplog: pytest.LogCaptureFixture
+    bench: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A group that teams share is checked as each of them, and as nobody's, sees it."""
     models = [
@@ -238,7 +230,7 @@ def test_a_spoilt_group_is_logged_once_whatever_it_is_called(
 
 
 def test_a_wildcard_group_is_a_chain(
-    bench: Any, providers: ProviderServer, ask: Any, caplog: pytest.LogCaptureFixture
+    bench: Any, ask: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The model that was asked for goes to each deployment under its own provider."""
     caplog.set_level("INFO", "honcho_fallback")
@@ -248,9 +240,9 @@ def test_a_wildcard_group_is_a_chain(
     ]
     router, listener = bench.managed(models=models)
     assert "openai/*: openai/* -> hosted_vllm/*;" in caplog.text
-    providers["w0"].fail(500)
+    bench["w0"].fail(500)
     ask(router, "completion", model="openai/gpt-4o", messages=MESSAGES)
-    assert providers.order == ["w0", "w1"]
+    assert bench.order == ["w0", "w1"]
     assert [one.model for one in listener.starts[0].chain] == ["gpt-4o", "gpt-4o"]
 
 
@@ -316,15 +308,13 @@ def test_the_strategy_does_not_keep_its_router(managed: bool, bench: Any) -> Non
             ask(**ASKED)
 
 
-def test_the_chain_is_what_the_router_holds(
-    bench: Any, providers: ProviderServer, say: Any
-) -> None:
+def test_the_chain_is_what_the_router_holds(bench: Any, say: Any) -> None:
     """(11) Call by call: a deployment that comes late, other ranks, with gaps, other settings.
 
     LiteLLM removes a custom strategy on a change of settings, without a word; ours stays.
     """
     router, _ = bench.managed(models=bench.chain("one"))
-    providers["one"].fail(500)
+    bench["one"].fail(500)
     router.add_deployment(litellm.Deployment(**bench.deployment("two", 20)))
     assert say(router) == "hello from two"
     router.set_model_list([bench.deployment("one", 20), bench.deployment("two", 10)])
@@ -332,12 +322,10 @@ def test_the_chain_is_what_the_router_holds(
     router.set_model_list(bench.chain("one", "two"))
     router.update_settings(routing_strategy="least-busy", num_retries=0)
     assert say(router) == "hello from two"
-    assert providers.order == ["one", "two", "two", "one", "two"]
+    assert bench.order == ["one", "two", "two", "one", "two"]
 
 
-def test_targets_are_described_without_secrets(
-    bench: Any, providers: ProviderServer, ask: Any
-) -> None:
+def test_targets_are_described_without_secrets(bench: Any, ask: Any) -> None:
     """Model, provider, the deployment's id or model, its window; no key, no address."""
     models = [
         bench.deployment("primary", 0, model="openai/gpt-4o"),
@@ -358,4 +346,4 @@ def test_targets_are_described_without_secrets(
     assert [t.context_window for t in start.chain] == [128000, 5, 5]
     told = repr(start) + str(listener.record.to_dict())
     assert "key-of" not in told
-    assert providers.url not in told
+    assert bench.providers.url not in told

@@ -5,18 +5,15 @@ from __future__ import annotations
 import base64
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import litellm
 import pytest
 
 from honcho_fallback import FallbackConfig
 from honcho_fallback_litellm._router import Rotation
-from tests.helpers.litellm_runs import ASKED, text_of
+from tests.helpers.litellm_runs import ASKED, run_async, text_of
 from tests.helpers.provider import Reply
-
-if TYPE_CHECKING:
-    from tests.helpers.provider import ProviderServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 
@@ -30,25 +27,20 @@ MESSAGES = [{"role": "user", "content": "hello"}]
     ],
 )
 def test_a_paused_deployment_is_never_asked(
-    paused: str,
-    failing: list[str],
-    asked: list[str],
-    bench: Any,
-    providers: ProviderServer,
-    ask: Any,
+    paused: str, failing: list[str], asked: list[str], bench: Any, ask: Any
 ) -> None:
     """(7) `blocked` takes a target out of rotation, wherever it stands; the record says so."""
     models = bench.chain("first", "second", "third")
     for one in models:
         one["model_info"]["blocked"] = one["model_info"]["id"] == paused
     for name in failing:
-        providers[name].fail(500)
+        bench[name].fail(500)
     router, listener = bench.managed(models=models)
 
     with suppress(litellm.InternalServerError):
         ask(router)
 
-    assert providers.order == asked
+    assert bench.order == asked
     record = listener.record
     assert [attempt.target for attempt in record.attempts] == asked
     assert record.answered_by == (None if paused == "third" else asked[-1])
@@ -89,7 +81,7 @@ def test_a_cooldown_of_litellms_orders_and_forbids_nobody(
         assert last.attempts[-1].note == "in its cooldown, as nobody else was left"
 
 
-def test_pre_call_checks_narrow_the_chain(bench: Any, providers: ProviderServer, say: Any) -> None:
+def test_pre_call_checks_narrow_the_chain(bench: Any, say: Any) -> None:
     """(7) A prompt longer than a target's window goes to the one that can take it."""
     models = bench.chain("small", "large")
     for one, window in zip(models, (5, 5000), strict=True):
@@ -97,12 +89,10 @@ def test_pre_call_checks_narrow_the_chain(bench: Any, providers: ProviderServer,
     router, _ = bench.managed(models=models, enable_pre_call_checks=True)
     long = [{"role": "user", "content": "one two three four five six seven eight nine"}]
     assert say(router, messages=long) == "hello from large"
-    assert providers.order == ["large"]
+    assert bench.order == ["large"]
 
 
-def test_a_pin_does_not_change_the_order(
-    bench: Any, providers: ProviderServer, ask: Any, run: Any
-) -> None:
+def test_a_pin_does_not_change_the_order(bench: Any, ask: Any) -> None:
     """(7) Whoever is pinned is asked in its turn; a primary that cools down rests as ever."""
     router, _ = bench.managed(
         models=bench.chain("first", "second", "third"),
@@ -110,14 +100,14 @@ def test_a_pin_does_not_change_the_order(
         cooldown_time=60,
     )
     pinned: dict[str, Any] = {"messages": MESSAGES, "metadata": {"session_id": "s"}}
-    run(router.acompletion(model="third", **pinned))
-    providers["first"].fail(429)
-    providers["second"].fail(500)
+    run_async(router.acompletion(model="third", **pinned))
+    bench["first"].fail(429)
+    bench["second"].fail(500)
 
     for _ in range(2):
         ask(router, "completion", model="deriver", **pinned)
 
-    assert providers.order == ["third", "first", "second", "third", "second", "third"]
+    assert bench.order == ["third", "first", "second", "third", "second", "third"]
 
 
 @pytest.mark.parametrize(
@@ -125,7 +115,7 @@ def test_a_pin_does_not_change_the_order(
     [["session_affinity"], ["deployment_affinity"], ["session_affinity", "deployment_affinity"]],
 )
 def test_whoever_stands_behind_pins_is_asked_in_its_turn(
-    checks: list[str], bench: Any, providers: ProviderServer, run: Any, say: Any
+    checks: list[str], bench: Any, say: Any
 ) -> None:
     """(7) LiteLLM names only whom it has pinned: the others stand behind it all the same.
 
@@ -140,17 +130,15 @@ def test_whoever_stands_behind_pins_is_asked_in_its_turn(
     # The first pin of a key stays when one of its sessions is pinned elsewhere.
     pins = [("second", key), ("first", key | session)][-len(checks) :]
     for name, metadata in pins:
-        run(router.acompletion(model=name, messages=MESSAGES, metadata={**metadata}))
-        providers[name].fail(500)
+        run_async(router.acompletion(model=name, messages=MESSAGES, metadata={**metadata}))
+        bench[name].fail(500)
 
     order = ["first", "second", "third"][: len(pins) + 1]
     assert say(router, metadata=key | session) == f"hello from {order[-1]}"
-    assert providers.order == [*(name for name, _ in pins), *order]
+    assert bench.order == [*(name for name, _ in pins), *order]
 
 
-def test_to_look_behind_a_pin_takes_nothing_from_the_request(
-    bench: Any, providers: ProviderServer, ask: Any
-) -> None:
+def test_to_look_behind_a_pin_takes_nothing_from_the_request(bench: Any, ask: Any) -> None:
     """(7) LiteLLM strips in place what others cannot read; whoever wrote it gets it whole."""
     router, _ = bench.managed(optional_pre_call_checks=["encrypted_content_affinity"])
     mark = base64.b64encode(b"model_id:primary").decode()  # as LiteLLM says who wrote it
@@ -159,48 +147,42 @@ def test_to_look_behind_a_pin_takes_nothing_from_the_request(
 
     ask(router, "responses", model="deriver", input=[reasoning, *MESSAGES])
 
-    (asked,) = providers["primary"].requests
+    (asked,) = bench["primary"].requests
     assert asked.body["input"][0]["encrypted_content"] == "secret"
 
 
-def test_an_unmanaged_group_stays_litellms(
-    bench: Any, providers: ProviderServer, ask: Any
-) -> None:
+def test_an_unmanaged_group_stays_litellms(bench: Any, ask: Any) -> None:
     """(9) Without ranks LiteLLM routes, retries and cools down as ever."""
     models = [
         *bench.chain("primary", "backup"),
         bench.deployment("other", None, group="others"),
         bench.deployment("another", None, group="others"),
     ]
-    providers["other"].fail(400)
-    providers["another"].fail(400)
+    bench["other"].fail(400)
+    bench["another"].fail(400)
     router, listener = bench.managed(models=models, num_retries=0)
 
     with pytest.raises(litellm.BadRequestError) as caught:
         ask(router, "completion", model="others", messages=MESSAGES)
 
-    assert len(providers.order) == 1
+    assert len(bench.order) == 1
     assert not hasattr(caught.value, "record")
     assert not listener.starts
 
 
-def test_behind_the_chain_litellm_retries_as_ever(
-    bench: Any, providers: ProviderServer, say: Any
-) -> None:
+def test_behind_the_chain_litellm_retries_as_ever(bench: Any, say: Any) -> None:
     """(9) The call that is over has no say in the group that LiteLLM falls back to."""
-    providers["primary"].fail(500)
-    providers["last"].fail(500, times=1)
+    bench["primary"].fail(500)
+    bench["last"].fail(500, times=1)
     models = [*bench.chain("primary"), bench.deployment("last", None, group="plain")]
     router, _ = bench.managed(
         models=models, fallbacks=[{"deriver": ["plain"]}], num_retries=1, disable_cooldowns=True
     )
     assert say(router) == "hello from last"
-    assert providers.order == ["primary", "last", "last"]
+    assert bench.order == ["primary", "last", "last"]
 
 
-def test_a_chain_in_a_list_is_asked_in_its_order(
-    bench: Any, providers: ProviderServer, ask: Any
-) -> None:
+def test_a_chain_in_a_list_is_asked_in_its_order(bench: Any, ask: Any) -> None:
     """(9) LiteLLM would shuffle it; here each hop into a ranked group is a call of its own.
 
     So behind a chain and a plain group as behind a plain group alone. A list that leads back asks
@@ -212,7 +194,7 @@ def test_a_chain_in_a_list_is_asked_in_its_order(
         *bench.chain("second", "third", group="others"),
     ]
     for name in ("primary", "backup", "spare", "second"):
-        providers[name].fail(500)
+        bench[name].fail(500)
     lists = [{"deriver": ["spares", "others"]}, {"spares": ["others"]}, {"others": ["deriver"]}]
     options = {"fallbacks": lists, "num_retries": 0, "disable_cooldowns": True}
     router, listener = bench.managed(models=models, **options)
@@ -220,25 +202,23 @@ def test_a_chain_in_a_list_is_asked_in_its_order(
         answer = ask(router)
         assert text_of(answer) == "hello from third"
         assert answer._hidden_params["additional_headers"]["x-litellm-attempted-fallbacks"] == 1
-    assert providers.order == ["primary", "backup", "spare", "second", "third"] * 3
+    assert bench.order == ["primary", "backup", "spare", "second", "third"] * 3
     assert [one.answered_by for one in listener.records] == [None, "third"] * 3
 
-    providers.order.clear()
+    bench.order.clear()
     assert text_of(ask(router, model="spares")) == "hello from third"
-    assert providers.order == ["spare", "second", "third"]
+    assert bench.order == ["spare", "second", "third"]
     assert len(listener.records) == 7
 
-    providers.order.clear()
-    providers["third"].fail(500)
+    bench.order.clear()
+    bench["third"].fail(500)
     with pytest.raises(litellm.InternalServerError):
         ask(router)
-    assert providers.order == ["primary", "backup", "spare", "second", "third"]
+    assert bench.order == ["primary", "backup", "spare", "second", "third"]
 
 
 @pytest.mark.parametrize("check", ["fallback_access_check", "fallback_budget_check"])
-def test_a_chain_in_a_list_is_asked_for_who_may_ask_it(
-    check: str, bench: Any, providers: ProviderServer, run: Any
-) -> None:
+def test_a_chain_in_a_list_is_asked_for_who_may_ask_it(check: str, bench: Any) -> None:
     """(9) LiteLLM's checks of access and budget decide there as before its own hops."""
     asked: list[str] = []
 
@@ -247,24 +227,24 @@ def test_a_chain_in_a_list_is_asked_for_who_may_ask_it(
         return False
 
     models = [*bench.chain("primary"), *bench.chain("second", group="others")]
-    providers["primary"].fail(500)
+    bench["primary"].fail(500)
     router, _ = bench.managed(
         models=models, fallbacks=[{"deriver": ["others"]}], **{check: nobody}
     )
     with pytest.raises(litellm.InternalServerError):
-        run(router.acompletion(**ASKED))
+        run_async(router.acompletion(**ASKED))
     assert asked == ["others"]
-    assert providers.order == ["primary"]
+    assert bench.order == ["primary"]
 
 
 @pytest.mark.parametrize("own", [{"litellm_session_id": "s"}, {"metadata": {"session_id": "s"}}])
-def test_a_session_stays(own: Any, bench: Any, providers: ProviderServer, ask: Any) -> None:
+def test_a_session_stays(own: Any, bench: Any, ask: Any) -> None:
     """`reset="session"`, by LiteLLM's own names for one; another begins on the primary."""
-    providers["primary"].fail(503, times=1)
+    bench["primary"].fail(503, times=1)
     router, _ = bench.managed(FallbackConfig(reset="session"))
     for request in (own, own, {"litellm_session_id": "another"}):
         ask(router, **request)
-    assert providers.order == ["primary", "backup", "backup", "primary"]
+    assert bench.order == ["primary", "backup", "backup", "primary"]
 
 
 def test_a_rest_without_its_times_costs_no_call() -> None:

@@ -36,7 +36,6 @@ from tests.helpers.wire import chat_answer, chat_call, chat_word, openai_error
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-    from tests.helpers.provider import ProviderServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 # Before, LiteLLM's sync streams start over for ever, and its sync embeddings take no fallback.
@@ -284,9 +283,7 @@ TAGGED = {"primary": {"tags": ["paid"]}, "backup": {"tags": ["free"]}}
 
 
 @pytest.mark.parametrize("lists", ["no list", "fallbacks"])
-def test_where_nobody_else_may_be_asked_the_failure_stands(
-    lists: str, twins: Twins, providers: ProviderServer
-) -> None:
+def test_where_nobody_else_may_be_asked_the_failure_stands(lists: str, twins: Twins) -> None:
     """The provider's 429 counts, not "Not allowed to access model due to tags"."""
     router = twins.router(
         PAIR,
@@ -296,7 +293,7 @@ def test_where_nobody_else_may_be_asked_the_failure_stands(
         disable_cooldowns=False,  # what is left when the primary cools down is not allowed
         **OF_THE_ROUTER[lists],
     )
-    providers["primary"].fail(429)
+    twins.providers["primary"].fail(429)
     outcome = asked(router, "async", {"metadata": {"tags": ["paid"]}}, text_of)
     assert outcome == ("RateLimitError 429" if lists == "no list" else "hello from spare")
     assert [attempt.target for attempt in twins.listener.record.attempts] == ["primary"]
@@ -531,14 +528,12 @@ def test_a_group_is_known_by_the_same_names(
     assert with_it == without
 
 
-def test_the_group_that_stands_in_for_an_unknown_name_is_a_chain(
-    twins: Twins, providers: ProviderServer
-) -> None:
+def test_the_group_that_stands_in_for_an_unknown_name_is_a_chain(twins: Twins) -> None:
     """`default_fallbacks` name the group for a model that nobody has; its primary comes first."""
     router = twins.router(PAIR, default_fallbacks=["deriver"])
     for _ in range(16):  # LiteLLM shuffles
         asked(router, "sync", {"model": "nobody"}, text_of)
-    assert {*providers.order} == {"primary"}
+    assert {*twins.providers.order} == {"primary"}
 
 
 @pytest.mark.parametrize(
@@ -638,11 +633,9 @@ BATCHES: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("method", BATCHES)
-def test_each_request_of_a_batch_is_a_call(
-    method: str, twins: Twins, providers: ProviderServer
-) -> None:
+def test_each_request_of_a_batch_is_a_call(method: str, twins: Twins) -> None:
     """LiteLLM makes it by the Router's endpoint, so it switches."""
-    providers["primary"].fail(503)
+    twins.providers["primary"].fail(503)
     router = twins.router(PAIR)
     answer = run_async(getattr(router, method)(**copy.deepcopy(BATCHES[method])))
     answers = answer if isinstance(answer, list) else [answer]

@@ -13,7 +13,7 @@ import pytest
 from honcho_fallback import AnswerRejected, FallbackPolicy, Target, classify
 from honcho_fallback_litellm._responses import events_of
 from tests.helpers import wire
-from tests.helpers.litellm_runs import ASKED
+from tests.helpers.litellm_runs import ASKED, run_async
 from tests.helpers.observers import ContentListener
 from tests.helpers.provider import Reply
 from tests.helpers.wire import CHAT_USAGE, COUNTS, MESSAGE_COUNTS
@@ -21,8 +21,6 @@ from tests.helpers.wire import chat_word as word
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
-
-    from tests.helpers.provider import ProviderServer
 
 
 MESSAGES = [{"role": "user", "content": "hello"}]
@@ -38,7 +36,7 @@ def error_event(kind: str, code: str | None = None) -> str:
 
 
 @pytest.fixture(params=["sync", "async", "sync in a loop"])
-def read(request: pytest.FixtureRequest, run: Any) -> Any:
+def read(request: pytest.FixtureRequest) -> Any:
     """Read a stream to its end; ``read(router, received)`` appends to a list as it goes."""
 
     def sync(router: Any, received: list[Any], **options: Any) -> Any:
@@ -57,7 +55,7 @@ def read(request: pytest.FixtureRequest, run: Any) -> Any:
 
     if request.param == "sync":
         return sync
-    return lambda *args, **options: run(inside(*args, **options))
+    return lambda *args, **options: run_async(inside(*args, **options))
 
 
 def needs_the_proxys_packages() -> None:
@@ -71,9 +69,7 @@ def said(chunks: list[Any]) -> str:
     return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
 
 
-def test_a_stream_that_works_is_left_alone(
-    bench: Any, providers: ProviderServer, read: Any
-) -> None:
+def test_a_stream_that_works_is_left_alone(bench: Any, read: Any) -> None:
     """The caller gets LiteLLM's own class of stream and each of its chunks.
 
     What it cost is asked for, for the record, and not shown to a caller who did not ask. LiteLLM
@@ -85,12 +81,12 @@ def test_a_stream_that_works_is_left_alone(
     assert isinstance(stream, litellm.CustomStreamWrapper)
     assert said(chunks) == "hello from primary"
     assert chunks[-1].choices[0].finish_reason == "stop"
-    assert providers.order == ["primary"]
+    assert bench.order == ["primary"]
     record = listener.record
     assert record.outcome == "success"
     assert record.time_to_first_token is not None
     assert stream._hidden_params["fallback"] == record.to_dict()
-    assert providers["primary"].requests[0].body["stream_options"] == {"include_usage": True}
+    assert bench["primary"].requests[0].body["stream_options"] == {"include_usage": True}
     assert record.usage is not None
     assert record.usage["total_tokens"] == CHAT_USAGE["total_tokens"]
     assert all(chunk.choices[0].delta or chunk.choices[0].finish_reason for chunk in chunks)
@@ -119,16 +115,16 @@ PRE_CONTENT: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", PRE_CONTENT)
 @pytest.mark.parametrize("asked", [{}, {"stream_options": {"include_usage": True}}])
 def test_a_stream_that_breaks_before_content_is_the_backups(
-    name: str, asked: Any, bench: Any, providers: ProviderServer, read: Any
+    name: str, asked: Any, bench: Any, read: Any
 ) -> None:
     """(1), (8) Once; nobody sees a chunk of the failed attempt, and headers say who answers."""
     kind, reply = PRE_CONTENT[name]
-    providers["primary"].reply(Reply(**reply))
+    bench["primary"].reply(Reply(**reply))
     router, listener = bench.managed()
     chunks: list[Any] = []
     stream = read(router, chunks, **asked)
     assert said(chunks) == "hello from backup"
-    assert providers.order == ["primary", "backup"]
+    assert bench.order == ["primary", "backup"]
     assert listener.kinds == [kind, None]
     assert listener.record.usage["total_tokens"] == CHAT_USAGE["total_tokens"]
     assert len(listener.switches) == 1
@@ -138,19 +134,17 @@ def test_a_stream_that_breaks_before_content_is_the_backups(
     assert headers["x-honcho-fallback-attempts"] == "2"
 
 
-def test_a_chain_of_breaking_streams_asks_each_once(
-    bench: Any, providers: ProviderServer, read: Any
-) -> None:
+def test_a_chain_of_breaking_streams_asks_each_once(bench: Any, read: Any) -> None:
     """(4) Broken streams and refusals mix; each target is asked once, the last error comes out.
 
     (8) What has been handed out is not replayed; the error is the provider's.
     """
-    providers["first"].reply(
+    bench["first"].reply(
         Reply(events=[NO_CONTENT], cut=True),
         Reply(events=[NO_CONTENT, word("hello "), error_event("server_error")]),
     )
-    providers["second"].fail(500)
-    providers["third"].reply(Reply(events=[error_event("server_error")]))
+    bench["second"].fail(500)
+    bench["third"].reply(Reply(events=[error_event("server_error")]))
     router, listener = bench.managed(models=bench.chain("first", "second", "third"))
     chunks: list[Any] = []
     for outcome, heard in (("exhausted", ""), ("interrupted", "hello ")):
@@ -159,12 +153,10 @@ def test_a_chain_of_breaking_streams_asks_each_once(
         assert type(caught.value).__name__ != "MidStreamFallbackError"
         assert vars(caught.value)["record"] == listener.records[-1]
         assert (listener.records[-1].outcome, said(chunks)) == (outcome, heard)
-    assert providers.order == ["first", "second", "third", "first"]
+    assert bench.order == ["first", "second", "third", "first"]
 
 
-def test_nothing_of_a_failed_attempt_is_left(
-    bench: Any, providers: ProviderServer, read: Any
-) -> None:
+def test_nothing_of_a_failed_attempt_is_left(bench: Any, read: Any) -> None:
     """(8) Neither its chunks nor what it said that it cost, for the caller and for observers."""
     cost = {"prompt_tokens": 99, "completion_tokens": 99, "total_tokens": 198}
     costly = wire.event(wire.chat_chunk(None, usage=cost))
@@ -172,7 +164,7 @@ def test_nothing_of_a_failed_attempt_is_left(
     router, listener = bench.managed(listener=ContentListener())
     fine: list[Any] = []
     read(router, fine, **asked)
-    providers["primary"].reply(Reply(events=[NO_CONTENT, costly], cut=True))
+    bench["primary"].reply(Reply(events=[NO_CONTENT, costly], cut=True))
     chunks: list[Any] = []
     read(router, chunks, **asked)
     assert said(chunks) == "hello from backup"
@@ -190,25 +182,21 @@ EMPTY: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("provider", EMPTY)
 @pytest.mark.parametrize("asked", [{}, {"stream_options": {"include_usage": True}}])
-def test_an_empty_answer_is_one(
-    provider: str, asked: Any, bench: Any, providers: ProviderServer, read: Any
-) -> None:
+def test_an_empty_answer_is_one(provider: str, asked: Any, bench: Any, read: Any) -> None:
     """A model may have nothing to say; LiteLLM names the role of OpenAI's protocol alone."""
-    providers["primary"].reply(Reply(events=EMPTY[provider]))
+    bench["primary"].reply(Reply(events=EMPTY[provider]))
     models = [bench.deployment("primary", 0, model=f"{provider}/m"), bench.deployment("backup", 1)]
     router, listener = bench.managed(models=models)
     chunks: list[Any] = []
     stream = read(router, chunks, **asked)
     assert said(chunks) == ""
-    assert providers.order == ["primary"]
+    assert bench.order == ["primary"]
     headers = stream._hidden_params["additional_headers"]
     assert headers["x-honcho-fallback-attempts"] == "1"
     assert headers["x-honcho-fallback-answered-by"] == listener.record.answered_by == "primary"
 
 
-def test_a_reader_that_stops_early_abandons_the_call(
-    bench: Any, providers: ProviderServer, run: Any
-) -> None:
+def test_a_reader_that_stops_early_abandons_the_call(bench: Any) -> None:
     """The record is closed, and LiteLLM's stream with it."""
     router, listener = bench.managed()
 
@@ -221,7 +209,7 @@ def test_a_reader_that_stops_early_abandons_the_call(
         await anext(stream)
         await stream.aclose()
 
-    run(first_chunk())
+    run_async(first_chunk())
     assert [record.outcome for record in listener.records] == ["abandoned", "abandoned"]
 
 
@@ -229,20 +217,14 @@ def test_a_reader_that_stops_early_abandons_the_call(
 @pytest.mark.parametrize("method", ["aresponses", "aanthropic_messages"])
 @pytest.mark.parametrize("status", [500, None])
 def test_other_endpoints_switch(
-    method: str,
-    status: int | None,
-    bench: Any,
-    providers: ProviderServer,
-    run: Any,
-    *,
-    stream: bool,
+    method: str, status: int | None, bench: Any, *, stream: bool
 ) -> None:
     """(1) Responses and Messages: refused at the opening, or broken before content."""
     is_anthropic = method == "aanthropic_messages"
     if stream:
         needs_the_proxys_packages()
     broken = Reply(events=[OVERLOADED]) if is_anthropic else Reply(events=[], cut=True)
-    providers["primary"].reply(Reply(status=status) if status else broken)
+    bench["primary"].reply(Reply(status=status) if status else broken)
     model = "anthropic/m" if is_anthropic else "openai/m"
     router, listener = bench.managed(models=bench.chain("primary", "backup", model=model))
     asked: Any = {"messages": MESSAGES, "max_tokens": 9} if is_anthropic else {"input": "hello"}
@@ -251,8 +233,8 @@ def test_other_endpoints_switch(
         answer = await getattr(router, method)(model="deriver", stream=stream, **asked)
         return "".join([str(chunk) async for chunk in answer]) if stream else str(answer)
 
-    assert "backup" in run(read_all())
-    assert providers.order == ["primary", "backup"]
+    assert "backup" in run_async(read_all())
+    assert bench.order == ["primary", "backup"]
     assert listener.record.answered_by == "backup"
     if not stream:
         assert listener.record.usage == (MESSAGE_COUNTS if is_anthropic else COUNTS)
@@ -273,34 +255,34 @@ WITHOUT_END = SPEAKING_OF_ERRORS[:-1]
     ],
 )
 def test_what_is_no_stream_of_messages_is_the_backups(
-    events: list[str], kind: str, bench: Any, providers: ProviderServer, run: Any
+    events: list[str], kind: str, bench: Any
 ) -> None:
     """One that ends early, an error in JSON and a page are no answers, whatever the status.
 
     After content nobody else is asked, and a reader learns that the answer has no end. Where the
     backup says nothing at all, the first one's opening stays hidden (8).
     """
-    providers["primary"].reply(Reply(events=events))
+    bench["primary"].reply(Reply(events=events))
     read, listener = messages_of(bench)
     received: list[bytes] = []
-    run(read(received))
-    assert providers.order == ["primary", "backup"]
+    run_async(read(received))
+    assert bench.order == ["primary", "backup"]
     assert b"backup" in b"".join(received)
     assert listener.record.attempts[0].kind == kind
 
-    providers["primary"].reply(Reply(events=events))
-    providers["backup"].reply(Reply(events=[]))
+    bench["primary"].reply(Reply(events=events))
+    bench["backup"].reply(Reply(events=[]))
     received.clear()
     with pytest.raises(AnswerRejected, match="no whole stream"):
-        run(read(received))
+        run_async(read(received))
     assert not received
 
-    providers["primary"].reply(Reply(events=WITHOUT_END))
+    bench["primary"].reply(Reply(events=WITHOUT_END))
     with pytest.raises(AnswerRejected):
-        run(read(received))
+        run_async(read(received))
     assert b"goes" in b"".join(received)
     assert listener.records[-1].outcome == "interrupted"
-    assert len(providers.order) == 5
+    assert len(bench.order) == 5
 
 
 def messages_of(bench: Any) -> tuple[Any, Any]:
@@ -320,7 +302,7 @@ def messages_of(bench: Any) -> tuple[Any, Any]:
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])
 @pytest.mark.parametrize("fails", [False, True])
-def test_a_stream_of_messages_is_read_by_events(newline: str, fails: bool, run: Any) -> None:
+def test_a_stream_of_messages_is_read_by_events(newline: str, fails: bool) -> None:
     """Wherever the network cuts it: an error event is one, and a text that speaks of one is not.
 
     No event is changed, and none is held back once it is whole.
@@ -346,4 +328,4 @@ def test_a_stream_of_messages_is_read_by_events(newline: str, fails: bool, run: 
         for cut in range(len(joined)):
             assert await read(joined[:cut], joined[cut:]) == whole[: len(whole) - fails]
 
-    run(read_all_cuts())
+    run_async(read_all_cuts())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import httpx
 import litellm
@@ -12,12 +12,9 @@ import pytest
 from honcho_fallback import Failure, FailureKind, FallbackConfig
 from honcho_fallback.testing import StatusError
 from honcho_fallback_litellm._failures import classifier_for
-from tests.helpers.litellm_runs import ASKED
+from tests.helpers.litellm_runs import ASKED, run_async
 from tests.helpers.provider import Reply
 from tests.helpers.wire import COUNTS
-
-if TYPE_CHECKING:
-    from tests.helpers.provider import ProviderServer
 
 MESSAGES = [{"role": "user", "content": "hello"}]
 
@@ -30,23 +27,21 @@ def meaning_of(error: BaseException, **options: Any) -> Failure:
 @pytest.mark.parametrize("code", ["503", 503, None])
 @pytest.mark.parametrize("message", ["the engine is overloaded", ""])
 def test_an_error_under_a_200_that_litellm_trips_over_is_the_providers(
-    message: str, code: str | int | None, bench: Any, providers: ProviderServer, say: Any
+    message: str, code: str | int | None, bench: Any, say: Any
 ) -> None:
     """LiteLLM's cooldown compares a status that is a text with a number, and raises a TypeError.
 
     That is a bug in LiteLLM, for which no caller loses a call, and so is an error without a word.
     """
     body = {"error": {"message": message, "type": "overloaded_error", "code": code}}
-    providers["primary"].reply(Reply(body=body))
+    bench["primary"].reply(Reply(body=body))
     router, listener = bench.managed()
     assert say(router) == "hello from backup"
-    assert providers.order == ["primary", "backup"]
+    assert bench.order == ["primary", "backup"]
     assert listener.kinds[0] in {"overloaded", "server_error", "malformed_response"}
 
 
-def test_a_retry_policy_has_no_say(
-    bench: Any, providers: ProviderServer, ask: Any, say: Any
-) -> None:
+def test_a_retry_policy_has_no_say(bench: Any, ask: Any, say: Any) -> None:
     """Nor has `max_retries`: LiteLLM's retry_policy would skip the classifier.
 
     (2) A wrong request surfaces in LiteLLM's own class, annotated, and carries the record.
@@ -57,19 +52,19 @@ def test_a_retry_policy_has_no_say(
     models = bench.chain("primary", "backup", max_retries=4)
     policies = {"retry_policy": policy, "model_group_retry_policy": {"deriver": policy}}
     router, listener = bench.managed(models=models, **policies)
-    providers["primary"].fail(500, times=1)
+    bench["primary"].fail(500, times=1)
     assert say(router) == "hello from backup"
-    providers["primary"].fail(400, times=1)
+    bench["primary"].fail(400, times=1)
     with pytest.raises(litellm.BadRequestError) as caught:
         ask(router)
-    assert providers.order == ["primary", "backup", "primary"]
+    assert bench.order == ["primary", "backup", "primary"]
     assert vars(caught.value)["record"] == listener.records[-1]
     assert any("primary invalid_request" in note for note in caught.value.__notes__)
 
 
-def test_the_answer_carries_the_record(bench: Any, providers: ProviderServer, ask: Any) -> None:
+def test_the_answer_carries_the_record(bench: Any, ask: Any) -> None:
     """The caller finds the record with the answer, as plain values, and headers for the Proxy."""
-    providers["primary"].fail(429, headers={"retry-after": "3"})
+    bench["primary"].fail(429, headers={"retry-after": "3"})
     router, listener = bench.managed()
     answer = ask(router)
     told = answer._hidden_params["fallback"]
@@ -84,12 +79,10 @@ def test_the_answer_carries_the_record(bench: Any, providers: ProviderServer, as
 
 
 @pytest.mark.parametrize("way", ["invoke", "ainvoke", "stream", "astream"])
-def test_langchains_wrapper_of_a_router_switches(
-    way: str, bench: Any, providers: ProviderServer, run: Any
-) -> None:
+def test_langchains_wrapper_of_a_router_switches(way: str, bench: Any) -> None:
     """Through ChatLiteLLMRouter, in its four ways: one request at the primary."""
     langchain = pytest.importorskip("langchain_litellm")
-    providers["primary"].fail(500)
+    bench["primary"].fail(500)
     router, listener = bench.managed()
     model = langchain.ChatLiteLLMRouter(router=router, model_name="deriver", model="deriver")
 
@@ -99,17 +92,17 @@ def test_langchains_wrapper_of_a_router_switches(
         return [chunk async for chunk in model.astream("hello")]
 
     if way.startswith("a"):
-        said = run(inside())
+        said = run_async(inside())
     else:
         said = [model.invoke("hello")] if way == "invoke" else model.stream("hello")
     assert "".join(one.text for one in said) == "hello from backup"
-    assert providers.order == ["primary", "backup"]
+    assert bench.order == ["primary", "backup"]
     assert listener.record.answered_by == "backup"
 
 
 @pytest.mark.parametrize("stream", [False, True])
 def test_an_answer_of_litellms_cache_costs_nothing(
-    stream: bool, bench: Any, providers: ProviderServer, monkeypatch: pytest.MonkeyPatch
+    stream: bool, bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The record counts what a provider was asked for; the answer keeps the first one's usage."""
     monkeypatch.setattr(litellm, "cache", litellm.Cache(type="local"))  # type: ignore[arg-type] # a text will do
@@ -121,20 +114,18 @@ def test_an_answer_of_litellms_cache_costs_nothing(
 
     ask()
     answer = ask()
-    assert providers.order == ["primary"]
+    assert bench.order == ["primary"]
     assert [(one.usage or {})["total_tokens"] for one in listener.records] == [19, 0]
     assert stream or answer.usage.total_tokens == 19
 
 
-def test_nothing_internal_reaches_a_provider(
-    bench: Any, providers: ProviderServer, ask: Any
-) -> None:
+def test_nothing_internal_reaches_a_provider(bench: Any, ask: Any) -> None:
     """(6) Neither our keys nor LiteLLM's own travel in a body; each target has its own key."""
-    providers["primary"].fail(401)
+    bench["primary"].fail(401)
     router, _ = bench.managed()
     ask(router, metadata={"secret": "mine"})
     for name in ("primary", "backup"):
-        (seen,) = providers[name].requests
+        (seen,) = bench[name].requests
         assert set(seen.body) == {"messages", "model"}
         assert seen.body["model"] == f"{name}-model"
         assert seen.headers["authorization"] == f"Bearer key-of-{name}"
@@ -154,7 +145,7 @@ def test_nothing_internal_reaches_a_provider(
     }.items(),
 )
 def test_a_timeout_of_litellms_is_kept(
-    place: str, seconds: float, bench: Any, run: Any, monkeypatch: pytest.MonkeyPatch
+    place: str, seconds: float, bench: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever set a timeout for LiteLLM meant it, wherever it stands.
 
@@ -181,7 +172,7 @@ def test_a_timeout_of_litellms_is_kept(
 
     monkeypatch.setattr(litellm, "acompletion", noted)
     with pytest.raises(ConnectionError):
-        run(router.acompletion(**ASKED, service_tier="flex", stream=streams, **told))
+        run_async(router.acompletion(**ASKED, service_tier="flex", stream=streams, **told))
     assert asked == [seconds, seconds]
 
 
@@ -246,10 +237,10 @@ def own(failure: Failure, _: BaseException) -> Failure:
 )
 @pytest.mark.parametrize("refine", [None, own])
 def test_a_rule_makes_a_bad_request_a_switch(
-    condition: Any, refine: Any, bench: Any, providers: ProviderServer, say: Any
+    condition: Any, refine: Any, bench: Any, say: Any
 ) -> None:
     """Users read LiteLLM's class in their logs, and the body is below it: both are looked at."""
-    providers["primary"].fail(400, body=BODY)
+    bench["primary"].fail(400, body=BODY)
     rules = {"kind": "quota", "reason": "ours", **condition}
     router, listener = bench.managed(FallbackConfig(rules=rules, refine=refine))
     assert say(router) == "hello from backup"
@@ -268,7 +259,7 @@ def test_a_rule_is_for_what_the_provider_sent() -> None:
 
 @pytest.mark.parametrize("is_broken", [False, True])
 def test_refine_corrects_what_lies_below_litellms_error(
-    is_broken: bool, bench: Any, providers: ProviderServer, say: Any
+    is_broken: bool, bench: Any, say: Any
 ) -> None:
     """A kind brings its answers with it, and a hook that breaks is passed over."""
 
@@ -279,7 +270,7 @@ def test_refine_corrects_what_lies_below_litellms_error(
 
     # LiteLLM trips over a code that is a text, and raises a TypeError.
     error = {"message": "busy", "type": "overloaded_error", "code": "503"}
-    providers["primary"].reply(Reply(body={"error": error}))
+    bench["primary"].reply(Reply(body={"error": error}))
     router, listener = bench.managed(FallbackConfig(refine=refine))
     assert say(router) == "hello from backup"
     switch = listener.switches[0].failure
@@ -287,11 +278,11 @@ def test_refine_corrects_what_lies_below_litellms_error(
     assert (switch.kind, switch.transient) == known
 
 
-def test_what_a_request_says_of_itself_is_the_callers(bench: Any, run: Any) -> None:
+def test_what_a_request_says_of_itself_is_the_callers(bench: Any) -> None:
     """OpenAI's metadata and LiteLLM's own; of what the Proxy adds, its copy of the client's."""
     router, listener = bench.managed()
     both = {"metadata": {"workspace": "acme"}, "litellm_metadata": {"run_id": "r-17"}}
-    run(router.aresponses(model="deriver", input="hello", **both))
+    run_async(router.aresponses(model="deriver", input="hello", **both))
     assert listener.records[0].metadata == {"workspace": "acme", "run_id": "r-17"}
     proxys: Any = {"user_api_key": "hash", "mine": 1, "requester_metadata": {"run_id": "r-18"}}
     router.completion(**ASKED, metadata=proxys)

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import redis.asyncio
 
+from tests.helpers.litellm_runs import run_async
+
 if TYPE_CHECKING:
     from collections.abc import Iterator
-
-    from tests.helpers.provider import ProviderServer
 
 
 # Another process imports LiteLLM first, which takes seconds.
@@ -54,21 +54,19 @@ def connections_are_gone() -> Iterator[None]:
         gc.collect()
 
 
-def test_a_cooldown_of_one_process_is_known_to_the_other(
-    bench: Any, providers: ProviderServer, run: Any, redis_port: int
-) -> None:
+def test_a_cooldown_of_one_process_is_known_to_the_other(bench: Any, redis_port: int) -> None:
     """A primary that refused one process is not asked by the other."""
-    providers["primary"].fail(429)
+    bench["primary"].fail(429)
     models = [
-        bench.deployment(f"{group}-{name}", rank, group=group, api_base=f"{providers.url}/{name}")
+        bench.deployment(f"{group}-{name}", rank, group=group, api_base=bench[name].url)
         for group in ("sync", "async")
         for rank, name in enumerate(("primary", "backup"))
     ]
     shared = {"redis_host": "127.0.0.1", "redis_port": redis_port}
     router, _ = bench.managed(models=models, cooldown_time=60, **shared)
     router.completion(model="sync", messages=MESSAGES)
-    run(router.acompletion(model="async", messages=MESSAGES))
-    assert providers.order == ["primary", "backup"] * 2
+    run_async(router.acompletion(model="async", messages=MESSAGES))
+    assert bench.order == ["primary", "backup"] * 2
 
     other = subprocess.run(
         [sys.executable, "-c", OTHER_PROCESS],
@@ -81,4 +79,4 @@ def test_a_cooldown_of_one_process_is_known_to_the_other(
     assert other.returncode == 0, other.stderr
     asked = json.loads(other.stdout.splitlines()[-1])
     assert asked == [["sync-backup"]] * 2 + [["async-backup"]] * 2
-    assert len(providers["primary"].requests) == 2
+    assert len(bench["primary"].requests) == 2
