@@ -13,7 +13,9 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Generator
-from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
+from dataclasses import dataclass
+from inspect import isawaitable
+from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -55,7 +57,6 @@ from honcho_fallback_langchain._outputs import (
 )
 from honcho_fallback_langchain._sdk import (
     ATTEMPTS,
-    awith_key,
     with_key,
     with_stream_usage,
     without_thinking,
@@ -85,15 +86,41 @@ _SESSIONS = (_THREAD, "session_id")  # the second is RunnableWithMessageHistory'
 _OTHER_MODEL = frozenset({"model", "model_name"})
 
 
-class Request(NamedTuple):
-    """What one attempt sends, as its provider takes it."""
+# A candidate is asked with its own config around it, for what asks for the config without having
+# been handed one: a tool or a chain inside of a model. LangChain's own composites do the same for
+# what they call, but in a copy of the context; here the context stays the reader's, and what a
+# generator sets in it is still there at its last chunk.
 
+
+@dataclass(slots=True, eq=False)
+class Request:
+    """What one attempt sends, as its provider takes it, and a context to send it in.
+
+    Requests that are made in it end with the attempt. A stream enters it once for each chunk.
+    """
+
+    call: Call
     attempt: Attempt
     candidate: Any
     messages: Any  # or what else is asked
     settings: dict[str, Any]
     config: RunnableConfig
     description: dict[str, Any]  # of the attempt, for tracers; empty where it helps nobody
+    _tokens: Any = None
+
+    def __enter__(self) -> Self:
+        attempts = (*ATTEMPTS.get(), self.attempt)
+        self._tokens = var_child_runnable_config.set(self.config), ATTEMPTS.set(attempts)
+        return self
+
+    def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
+        config, attempts = self._tokens
+        ATTEMPTS.reset(attempts)
+        var_child_runnable_config.reset(config)
+        if self.call.gate is not None:  # kept no longer than that: its frames hold the call
+            self.call.error = error
+        if isinstance(error, RAISED):
+            raise_as_failure(error, reads=self.call.reads)
 
 
 class Call(ABC):
@@ -104,6 +131,7 @@ class Call(ABC):
     required: frozenset[str] = frozenset()  # labels of whom it may ask
     detached = NOT_DETACHED
     gate: Gate | None = None  # of the attempt at hand
+    error: BaseException | None = None  # that failed what is behind it
     failed: list[dict[str, Any]] | None = None  # the attempts before it, once needed
     manager: Any = None  # of a run of this call's own, where somebody listens
     is_heard = True  # whether anybody may listen
@@ -182,12 +210,8 @@ class Call(ABC):
         return settings if reader.is_primarys else reader.provider.settings(settings)
 
     @abstractmethod
-    def send(self, request: Request) -> Any:
-        """Return what the candidate answers."""
-
-    @abstractmethod
-    async def asend(self, request: Request) -> Any:
-        """Return what the candidate answers, in this task."""
+    def send(self, request: Request, verb: str, /) -> Any:
+        """Ask the candidate, by the method of that name."""
 
     def bounded(self, _attempt: Attempt, callbacks: Any) -> Any:
         """Return an attempt's callbacks with what refuses whoever lacks the labels."""
@@ -198,49 +222,36 @@ class Call(ABC):
         """Return an answer as it is handed out, its messages as they are taken."""
 
     def ask(self, attempt: Attempt) -> Any:
-        try:
-            request = self.next_request(attempt)
-            with Asking(request):
-                return self.finish(attempt, self.send(request))
-        except BaseException as error:
-            self.close_gate(error)
-            if isinstance(error, RAISED):
-                raise_as_failure(error, reads=self.reads)
-            raise
+        with self.next_request(attempt) as request:
+            return self.finish(attempt, self.send(request, "invoke"))
 
     async def aask(self, attempt: Attempt) -> Any:
-        try:
-            request = await self.anext_request(attempt)
+        with await self.anext_request(attempt) as request:
             gate, model = self.gate, self.chain.links[attempt.position].model
             # Where somebody reads tokens they come as a stream's, and so do its limits on silence.
             is_limited = gate is not None and streams(model)
-            with Asking(request):
-                async with gate.limit(attempt) if gate and is_limited else AS_AROUND:
-                    answer = await self.asend(request)
-                return self.finish(attempt, answer)
-        except BaseException as error:
-            await self.aclose_gate(error)
-            if isinstance(error, RAISED):
-                raise_as_failure(error, reads=self.reads)
-            raise
+            async with gate.limit(attempt) if gate and is_limited else AS_AROUND:
+                answer = await self.send(request, "ainvoke")
+            return self.finish(attempt, answer)
 
     def next_request(self, attempt: Attempt) -> Request:
-        """Return what an attempt sends; an answer before it was refused."""
+        """Return what an attempt sends; what failed before it is over."""
         if self.gate is not None:
             self.close_gate(unreadable("the answer was refused"))
-        target = attempt.target
-        candidate = target.client if target.credential is None else with_key(target)
-        return self.request_to(attempt, candidate)
+        credential = attempt.target.credential
+        return self.request_to(attempt, None if credential is None else credential.get())
 
     async def anext_request(self, attempt: Attempt) -> Request:
         if self.gate is not None:
             await self.aclose_gate(unreadable("the answer was refused"))
-        target = attempt.target
-        candidate = target.client if target.credential is None else await awith_key(target)
-        return self.request_to(attempt, candidate)
+        credential = attempt.target.credential
+        key = None if credential is None else credential.get()
+        return self.request_to(attempt, await key if isawaitable(key) else key)
 
-    def request_to(self, attempt: Attempt, candidate: Any) -> Request:
-        """Return what an attempt sends to a candidate, which has its key."""
+    def request_to(self, attempt: Attempt, key: Any) -> Request:
+        """Return what an attempt sends with the key of its credential, if it has one."""
+        target = attempt.target
+        candidate = target.client if target.credential is None else with_key(target, key)
         self.failed = None
         reader = self.chain.links[attempt.position].reader
         messages, settings = self.messages, self.settings_for(attempt.position)
@@ -254,7 +265,8 @@ class Call(ABC):
             candidate = with_stream_usage(candidate)
             self.run.report(parameters=parameters_of(attempt.target.client, settings))
         config = self.config
-        callbacks = config.get("callbacks") if self.manager is None else self.manager.get_child()
+        own = self.manager
+        callbacks: Any = config.get("callbacks") if own is None else own.get_child()
         if self.shows_tokens is None:  # each attempt's have the same handlers
             handlers: Any = getattr(callbacks, "handlers", callbacks)
             self.shows_tokens = bool(handlers) and show_tokens(handlers)
@@ -269,7 +281,9 @@ class Call(ABC):
         if self.is_heard and (attempt.number > 1 or self.partial == "replace" or self.required):
             failed = self.failed_before(attempt)
             description = attempt_metadata(attempt, self.chain.targets[0], failed)
-        return Request(attempt, candidate, messages, settings, config, description)
+            if own is not None:  # the run under its own says which attempt it is
+                callbacks.add_metadata(description)
+        return Request(self, attempt, candidate, messages, settings, config, description)
 
     def failed_before(self, attempt: Attempt) -> list[dict[str, Any]]:
         """Return what the record says of the attempts before this one; it is built once."""
@@ -281,11 +295,13 @@ class Call(ABC):
     def close_gate(self, error: BaseException | None = None) -> None:
         """Report what the attempt at hand holds back: if it failed, only that it is over."""
         gate, self.gate = self.gate, None
+        error, self.error = self.error or error, None
         if gate is not None:
             gate.close(error)
 
     async def aclose_gate(self, error: BaseException | None = None) -> None:
         gate, self.gate = self.gate, None
+        error, self.error = self.error or error, None
         if gate is not None:
             await gate.aclose(error)
 
@@ -297,33 +313,6 @@ class Call(ABC):
         if streamed or (model is not None and vars(model).get("streaming") is True):
             _check_ends(messages)
         return marked(messages, attempt, self.failed_before(attempt))
-
-
-# A candidate is asked with its own config around it, for what asks for the config without having
-# been handed one: a tool or a chain inside of a model. LangChain's own composites do the same for
-# what they call, but in a copy of the context; here the context stays the reader's, and what a
-# generator sets in it is still there at its last chunk.
-
-
-class Asking:
-    """A context to send a request in, whose own requests end with the attempt.
-
-    A stream enters it once for each chunk.
-    """
-
-    __slots__ = ("_attempts", "_config", "_tokens")
-
-    def __init__(self, request: Request) -> None:
-        self._config = request.config
-        self._attempts = (*ATTEMPTS.get(), request.attempt)
-
-    def __enter__(self) -> None:
-        self._tokens = var_child_runnable_config.set(self._config), ATTEMPTS.set(self._attempts)
-
-    def __exit__(self, *_: object) -> None:
-        config, attempts = self._tokens
-        ATTEMPTS.reset(attempts)
-        var_child_runnable_config.reset(config)
 
 
 class ChainCall(Call):
@@ -354,8 +343,7 @@ class ChainCall(Call):
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if not isinstance(error, GeneratorExit):
-            self.close_gate(error)
+        self.close_gate(error)
         if self.manager is not None:
             self.end(error)
 
@@ -366,8 +354,7 @@ class ChainCall(Call):
         return self
 
     async def __aexit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
-        if not isinstance(error, GeneratorExit):
-            await self.aclose_gate(error)
+        await self.aclose_gate(error)
         if self.manager is not None:
             await self.end(error)
 
@@ -408,21 +395,9 @@ class ChainCall(Call):
         named = {"run_name": self.run_name, "run_id": self.run_id}
         return self.start(turn, named, self.messages)
 
-    def request_to(self, attempt: Attempt, candidate: Any) -> Request:
-        """Return what an attempt sends, under a run that says which attempt it is."""
-        request = super().request_to(attempt, candidate)
-        callbacks: Any = request.config.get("callbacks")
-        if request.description:
-            callbacks.add_metadata(request.description)
-        return request
-
-    def send(self, request: Request) -> Any:
-        return request.candidate.invoke(request.messages, request.config, **request.settings)
-
-    async def asend(self, request: Request) -> Any:
-        return await request.candidate.ainvoke(
-            request.messages, request.config, **request.settings
-        )
+    def send(self, request: Request, verb: str, /) -> Any:
+        ask = getattr(request.candidate, verb)
+        return ask(request.messages, request.config, **request.settings)
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Return an answer as it is handed out, if it holds what it was asked for."""
@@ -448,22 +423,16 @@ class ChainCall(Call):
         """Pass a candidate's chunks on, or say that there was none."""
         request = self.next_request(attempt)
         self.attempt = attempt  # a stream without content is handed out after its call has ended
-        chunks = request.candidate.stream(request.messages, request.config, **request.settings)
-        asking, last = Asking(request), NOTHING
+        chunks, last = self.send(request, "stream"), NOTHING
         try:
             while True:
-                with asking:
+                with request:
                     chunk = next(chunks, _END)
                 if chunk is _END:
                     break
                 yield (last := chunk)
             if last is NOTHING:
                 yield NOTHING
-        except BaseException as error:
-            self.close_gate(error)
-            if isinstance(error, RAISED):
-                raise_as_failure(error, reads=self.reads)
-            raise
         finally:
             if isinstance(chunks, Generator):
                 chunks.close()
@@ -471,22 +440,16 @@ class ChainCall(Call):
     async def ask_for_astream(self, attempt: Attempt) -> AsyncIterator[Any]:
         request = await self.anext_request(attempt)
         self.attempt = attempt  # as in ask_for_stream
-        chunks = request.candidate.astream(request.messages, request.config, **request.settings)
-        asking, last = Asking(request), NOTHING
+        chunks, last = self.send(request, "astream"), NOTHING
         try:
             while True:
-                with asking:
+                with request:
                     chunk = await anext(chunks, _END)
                 if chunk is _END:
                     break
                 yield (last := chunk)
             if last is NOTHING:
                 yield NOTHING
-        except BaseException as error:
-            await self.aclose_gate(error)
-            if isinstance(error, RAISED):
-                raise_as_failure(error, reads=self.reads)
-            raise
         finally:
             if isinstance(chunks, AsyncGenerator):
                 await chunks.aclose()

@@ -219,11 +219,8 @@ class AgentCall(Call):
         boundary: Any = {"callbacks": [Boundary(self.required, self.around, attempt)]}
         return merge_configs({"callbacks": callbacks}, boundary).get("callbacks")
 
-    def send(self, request: Request) -> Any:
+    def send(self, request: Request, _verb: str, /) -> Any:
         return self.handler(self.model_request(request))
-
-    async def asend(self, request: Request) -> Any:
-        return await self.handler(self.model_request(request))
 
     def finish(self, attempt: Attempt, answer: Any) -> Any:
         """Return the message in a response, for whoever judges it, and keep the response."""

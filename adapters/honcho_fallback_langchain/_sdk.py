@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
     from pydantic import BaseModel
 
-    from honcho_fallback import Attempt, Credential
+    from honcho_fallback import Attempt
 
 PartT = TypeVar("PartT")
 CandidateT = TypeVar("CandidateT", bound=Runnable[Any, Any])
@@ -214,19 +214,13 @@ def check_takes_keys(candidate: Runnable[Any, Any], position: int) -> None:
     with_changed(candidate, check)
 
 
-def with_key(target: Target) -> Any:
-    key = cast("Credential", target.credential).get()
+def with_key(target: Target, key: Any) -> Any:
+    """Return a target's candidate, asking with a key of its credential."""
     if inspect.isawaitable(key):
         getattr(key, "close", bool)()  # a coroutine that nobody will await
         raise FallbackConfigError.about(
             "credentials", f"that of {target.name} is async", "use ainvoke or astream"
         )
-    return with_changed(target.client, partial(_with_key, key=key))
-
-
-async def awith_key(target: Target) -> Any:
-    key = cast("Credential", target.credential).get()
-    key = await key if inspect.isawaitable(key) else key
     return with_changed(target.client, partial(_with_key, key=key))
 
 
