@@ -7,9 +7,8 @@ simulated. Thousands of calls take a second::
 """
 
 from honcho_fallback.simulate._policies import load_policy, retry_then_next
-from honcho_fallback.simulate._replay import replay
 from honcho_fallback.simulate._run import Comparison, Report, compare, simulate
-from honcho_fallback.simulate._scenario import Scenario, load_scenario, shipped
+from honcho_fallback.simulate._scenario import Scenario, load_scenario, replay, shipped
 
 __all__ = [
     "Comparison",

@@ -8,7 +8,7 @@ import random
 import selectors
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from copy import copy
 from dataclasses import dataclass, field, fields, replace
 from math import ceil
@@ -298,15 +298,12 @@ class _VirtualTimeLoop(asyncio.SelectorEventLoop):
 
 def _run_in_virtual_time(main: Callable[[], Coroutine[Any, Any, Report]]) -> Report:
     """Run a coroutine to its end, also where a loop is running already, as in a notebook."""
-    running = None
-    with suppress(RuntimeError):
-        running = asyncio.get_running_loop()
-    if running is None:
-        return _run(main)
-    with ThreadPoolExecutor(1) as thread:  # a thread runs one loop at a time
-        return thread.submit(_run, main).result()
-
-
-def _run(main: Callable[[], Coroutine[Any, Any, Report]]) -> Report:
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        pass
+    else:
+        with ThreadPoolExecutor(1) as thread:  # a thread runs one loop at a time
+            return thread.submit(_run_in_virtual_time, main).result()
     with asyncio.Runner(loop_factory=_VirtualTimeLoop) as runner:
         return runner.run(main())

@@ -10,8 +10,8 @@ from math import ceil, inf
 from random import Random
 from typing import TYPE_CHECKING
 
-from honcho_fallback import AnswerRejected
-from honcho_fallback.simulate._scenario import Phase, Reply
+from honcho_fallback.simulate._scenario import KEPT_ALIVE, Phase, Reply, dropped
+from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -19,29 +19,7 @@ if TYPE_CHECKING:
     from honcho_fallback import Attempt
     from honcho_fallback.simulate._scenario import SimulatedTarget, Traffic
 
-# Where nobody hangs up, the kernel does: Linux gives up a silent connection after
-# tcp_keepalive_time.
-KEPT_ALIVE = 7200.0
 _FIRST = 0.25  # of an answer's time passes before a stream's first content
-
-
-class SimulatedError(Exception):
-    """Carry what an SDK's exception would: a status, a code, a Retry-After in whole seconds."""
-
-    def __init__(
-        self, status: int, code: str | None = None, retry_after: float | None = None
-    ) -> None:
-        super().__init__(f"simulated HTTP {status}")
-        self.status_code = status
-        self.body = {"error": {"code": code}} if code else None
-        self.headers = {} if retry_after is None else {"retry-after": str(ceil(retry_after))}
-
-
-class RecordedError(AnswerRejected):
-    """Carry the failure that a record names; it is what ``classify`` says of it."""
-
-
-dropped = partial(ConnectionResetError, "simulated: the connection was reset")
 
 
 class Endpoint:
@@ -119,8 +97,9 @@ class Endpoint:
             return Reply(after - phase.delay + min(left, KEPT_ALIVE), dropped, first, quiet=True)
         if phase.kind == "dropped":
             return Reply(after, dropped, first)
-        facts = phase.status, phase.code, phase.retry_after
-        return Reply(after, partial(SimulatedError, *facts), first)
+        wait = None if phase.retry_after is None else ceil(phase.retry_after)
+        refusal = partial(StatusError, phase.status, code=phase.code, retry_after=wait)
+        return Reply(after, refusal, first)
 
     def _recorded(self, now: float) -> Reply:
         """Repeat what was seen nearest in time; requests of the same moment take turns."""
