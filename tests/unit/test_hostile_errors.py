@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import pytest
@@ -18,42 +19,24 @@ from honcho_fallback import (
 from tests.helpers.scripted import DRIVERS, repeating
 
 
-class BoomError(Exception):
-    """What a hostile attribute raises."""
-
-
 def boom(*_: Any) -> NoReturn:
-    raise BoomError
+    """Be a hostile attribute."""
+    raise ArithmeticError
 
 
-def hostile(name: str, value: Any) -> type[Exception]:
-    """Make a class of errors with one attribute that is not what others have."""
-    return type(f"With{name.strip('_').title()}", (Exception,), {"status_code": 503, name: value})
+def hostile(**attributes: Any) -> type[Exception]:
+    """Make a class of errors with attributes that are not what others have."""
+    name = "".join(one.strip("_").title() for one in attributes)
+    return type(f"With{name}", (Exception,), {"status_code": 503, **attributes})
 
 
-class Headers(dict[str, Any]):
-    """Headers that cannot be read."""
-
-    __getitem__ = boom
-    get = boom
+def holding(**facts: Any) -> type[Exception]:
+    """Make one whose errors hold facts themselves, as those of SDKs hold their request."""
+    return hostile(__init__=lambda self: vars(self).update(facts))
 
 
-class Request:
-    """What hangs at an SDK's error."""
-
-    def __init__(self, headers: Any) -> None:
-        self.headers = headers
-
-
-class AtRequest(Exception):  # noqa: N818 # short for the table below
-    """Carries a request, as the errors of SDKs do."""
-
-    status_code = 503
-    headers_of_request: Any = None
-
-    def __init__(self) -> None:
-        super().__init__("no")
-        self.request = type(self).headers_of_request
+def with_headers(headers: Any) -> type[Exception]:
+    return holding(request=SimpleNamespace(headers=headers))
 
 
 @dataclass(frozen=True)
@@ -63,49 +46,29 @@ class FrozenError(Exception):
     status_code: int = 503
 
 
-class RefusesAttributes(Exception):  # noqa: N818 # as above
-    """Refuses whatever is set."""
-
-    status_code = 503
-    __setattr__ = boom
+class Headers(dict[str, Any]):
+    __getitem__ = get = boom
 
 
-class Unreadable(Exception):  # noqa: N818 # as above
-    """Refuses whatever is read."""
-
-    status_code = 503
-    __getattribute__ = boom
-
-
-class OddNotes(Exception):  # noqa: N818 # as above
-    """Has notes that are no texts."""
-
-    status_code = 503
-
-    def __init__(self) -> None:
-        super().__init__("no")
-        self.__notes__: Any = [1, None]
-
-
-def at_request(headers: Any) -> type[Exception]:
-    request = Request(headers)
-    return type("AtRequest", (AtRequest,), {"headers_of_request": request})
-
-
-CLASSES: list[type[Exception]] = [
+NEXT_TO_IT = [
     FrozenError,
-    OddNotes,
-    RefusesAttributes,
-    Unreadable,
-    at_request(Headers()),
-    at_request({"x-stainless-retry-count": [1]}),
-    at_request({"x-stainless-retry-count": "many"}),
-    type("Unread", (AtRequest,), {"headers_of_request": hostile("headers", property(boom))()}),
-    *(hostile(name, property(boom)) for name in (
+    holding(__notes__=[1, None]),
+    hostile(__setattr__=boom),
+    with_headers(Headers()),
+]
+CLASSES: list[type[Exception]] = [
+    *NEXT_TO_IT,
+    hostile(__getattribute__=boom),
+    with_headers({"x-stainless-retry-count": [1]}),
+    with_headers({"x-stainless-retry-count": "many"}),
+    holding(request=hostile(headers=property(boom))()),
+    *(hostile(**{name: property(boom)}) for name in (
         "__dict__", "__class__", "__notes__", "__cause__", "__context__", "__suppress_context__",
         "__traceback__", "args", "status", "response", "body", "headers", "request",
     )),
-    *(hostile(name, boom) for name in ("__str__", "__repr__", "__eq__", "__bool__", "add_note")),
+    *(hostile(**{name: boom}) for name in (
+        "__str__", "__repr__", "__eq__", "__bool__", "add_note",
+    )),
 ]  # fmt: skip
 
 
@@ -137,7 +100,7 @@ def test_fail_never_raises_what_nobody_reported(
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-@pytest.mark.parametrize("cls", [FrozenError, OddNotes, RefusesAttributes, CLASSES[4]])
+@pytest.mark.parametrize("cls", NEXT_TO_IT)
 def test_the_next_target_answers(driver: str, cls: type[Exception]) -> None:
     """Whatever the primary's error is."""
     policy = FallbackPolicy([Target("primary"), Target("fallback")])
@@ -150,5 +113,5 @@ def test_a_warning_that_is_an_error_ends_the_call() -> None:
     """Where warnings are errors, the one about an SDK's own retries leaves no call open."""
     run = FallbackPolicy([Target("a"), Target("b")]).start()
     with pytest.raises(UserWarning, match="made 3 retries of its own"):
-        run.fail(at_request({"x-stainless-retry-count": "3"})())
+        run.fail(with_headers({"x-stainless-retry-count": "3"})())
     assert run.outcome == "cancelled"
