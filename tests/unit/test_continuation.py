@@ -16,45 +16,18 @@ from honcho_fallback import (
 )
 from honcho_fallback._classify._answers import plain_text
 from honcho_fallback._classify._content import without_start
-from honcho_fallback.testing import Clock, StatusError
-from tests.helpers.scripted import asked_by
+from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import ask
 from tests.helpers.wire import part
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Sequence
+    from collections.abc import Sequence
 
-    from honcho_fallback import Attempt
+    from honcho_fallback.testing import Script, Scripted
 
 CUT = ConnectionResetError(104, "reset")
 TEXT = "The harbor was quiet. Two boats came in before noon, and the gulls went with them."
 CHAIN = [Target("primary"), Target("deaf"), Target("able", prefill=True)]
-
-
-class Models:
-    """Play models whose streams bring texts, break, and go on.
-
-    Args:
-        scripts: By model, what each request brings: chunks, and at the end perhaps an error; or a
-            function of the beginning that it is sent.
-    """
-
-    def __init__(self, **scripts: Any) -> None:
-        self.scripts = {name: [*script] for name, script in scripts.items()}
-        self.asked: list[tuple[str, str]] = []
-
-    def stream(self, attempt: Attempt) -> Iterator[Any]:
-        """Bring what the script says."""
-        self.asked.append((attempt.target.model, attempt.partial))
-        entry = self.scripts[attempt.target.model].pop(0)
-        for one in entry(attempt.partial) if callable(entry) else entry:
-            if isinstance(one, BaseException):
-                raise one
-            yield one
-
-    async def astream(self, attempt: Attempt) -> Any:
-        """Do so in a task."""
-        for one in self.stream(attempt):
-            yield one
 
 
 def said(text: str, *, size: int = 7, end: bool = True) -> list[Any]:
@@ -64,9 +37,9 @@ def said(text: str, *, size: int = 7, end: bool = True) -> list[Any]:
     return [*chunks, part("stop")] if end else chunks
 
 
-def goes_on(partial: str) -> list[Any]:
-    """Be a model that writes what follows."""
-    return said(TEXT.removeprefix(partial), size=5)
+def after(count: int) -> list[Any]:
+    """Make the stream of who goes on with what follows so many characters."""
+    return said(TEXT[count:], size=5)
 
 
 def broken(count: int, error: BaseException = CUT) -> list[Any]:
@@ -78,19 +51,16 @@ def policy_of(*targets: Target, **options: Any) -> FallbackPolicy:
     return FallbackPolicy(targets or CHAIN, FallbackConfig(wait=0, max_attempts=4, **options))
 
 
-def read(policy: FallbackPolicy, models: Models, driver: str = "stream", **options: Any) -> str:
+def read(policy: FallbackPolicy, script: Script, driver: str = "stream", **options: Any) -> str:
     """Read a stream as its reader does."""
-    return "".join(text_of(one) for one in chunks_of(policy, models, driver, **options))
-
-
-def chunks_of(policy: FallbackPolicy, models: Models, driver: str, **options: Any) -> list[Any]:
-    ask = models.stream if driver == "stream" else models.astream
-    chunks: list[Any] = asked_by(driver, policy, ask, **{"partial": "continue", **options})
-    return chunks
+    options = {"partial": "continue", **options}
+    return "".join(map(text_of, ask(policy, script, driver, **options)))
 
 
 def text_of(chunk: Any) -> str:
-    return chunk if isinstance(chunk, str) else chunk["choices"][0]["delta"].get("content", "")
+    if isinstance(chunk, dict):
+        chunk = chunk["choices"][0]["delta"].get("content", "")
+    return str(chunk)
 
 
 DRIVERS = pytest.mark.parametrize("driver", ["stream", "astream"])
@@ -98,12 +68,14 @@ DRIVERS = pytest.mark.parametrize("driver", ["stream", "astream"])
 
 @DRIVERS
 @pytest.mark.parametrize("count", [1, 4, 21, 22, 40, len(TEXT) - 1])
-def test_a_text_that_breaks_off_goes_on(driver: str, count: int) -> None:
+def test_a_text_that_breaks_off_goes_on(scripted: Scripted, driver: str, count: int) -> None:
     """The reader has one text; who takes no beginning is not asked; the record has the seam."""
-    policy, models = policy_of(), Models(primary=[broken(count)], able=[goes_on])
+    begun = TEXT[:count].rstrip()
+    policy, script = policy_of(), scripted(primary=[broken(count)], able=[after(len(begun))])
     run = policy.start()
-    assert read(policy, models, driver, run=run) == TEXT
-    assert models.asked == [("primary", ""), ("able", TEXT[:count].rstrip())]
+    assert read(policy, script, driver, run=run) == TEXT
+    assert script.asked == ["primary", "able"]
+    assert [one.attempt.partial for one in script.requests] == ["", begun]
     record = run.record
     assert (record.outcome, record.answered_by, record.is_fallback) == ("success", "able", True)
     assert record.attempts[0].received == count
@@ -111,62 +83,53 @@ def test_a_text_that_breaks_off_goes_on(driver: str, count: int) -> None:
     assert record.time_to_first_token is not None
 
 
-def test_an_attempt_shows_no_text() -> None:
+def test_an_attempt_shows_no_text(scripted: Scripted) -> None:
     """What a model wrote stays out of logs of attempts; how much there is of it does not."""
-    shown: list[str] = []
-
-    def goes_on_and_shows(attempt: Attempt) -> Iterator[Any]:
-        shown.append(f"{attempt!r} {attempt}")
-        yield from said(TEXT[:30], end=False) if attempt.number == 1 else goes_on(attempt.partial)
-        if attempt.number == 1:
-            raise CUT
-
-    list(policy_of().stream(goes_on_and_shows, partial="continue"))
-    assert len(shown) == 2
-    assert "harbor" not in shown[1]
-    assert "partial='<30 characters>'" in shown[1]
-
-
-def one_more_time(length: int) -> Callable[[str], list[Any]]:
-    """Be a model that says the last characters of its beginning once more."""
-    return lambda partial: said(partial[-length:] + TEXT[len(partial) :], size=6)
+    script = scripted(primary=[broken(30)], able=[after(30)])
+    read(policy_of(), script)
+    second = script.requests[1].attempt
+    for shown in (repr(second), str(second)):
+        assert "harbor" not in shown
+        assert "partial='<30 characters>'" in shown
 
 
 @DRIVERS
 @pytest.mark.parametrize(
     "answer",
-    [one_more_time(20), one_more_time(33), lambda _: said(TEXT), lambda _: said(TEXT, size=500)],
+    [after(19), after(6), said(TEXT), said(TEXT, size=500)],
     ids=["20 characters", "33 characters", "from the beginning", "at once"],
 )
-def test_what_comes_twice_is_dropped(driver: str, answer: Any) -> None:
+def test_what_comes_twice_is_dropped(scripted: Scripted, driver: str, answer: Any) -> None:
     """The last words, or all of them; in one chunk or in many."""
-    models = Models(primary=[broken(40)], able=[answer])
-    assert read(policy_of(), models, driver) == TEXT
+    script = scripted(primary=[broken(40)], able=[answer])
+    assert read(policy_of(), script, driver) == TEXT
 
 
-def test_a_table_keeps_its_cells() -> None:
+def test_a_table_keeps_its_cells(scripted: Scripted) -> None:
     """What repeats itself may be meant so: nothing of it is dropped."""
     row = "| --- | --- | --- | --- "
-    models = Models(primary=[[*said(f"Three: {row}", end=False), CUT]], able=[said(row + "|")])
-    assert read(policy_of(), models) == f"Three: {row}{row}|"
+    script = scripted(primary=[[*said(f"Three: {row}", end=False), CUT]], able=[said(row + "|")])
+    assert read(policy_of(), script) == f"Three: {row}{row}|"
 
 
 @DRIVERS
 @pytest.mark.parametrize(
     ("second", "length"),
     [
-        (lambda partial: [*said(TEXT[len(partial) : 60], end=False), CUT], 60),
+        ([*said(TEXT[30:60], end=False), CUT], 60),
         ([part(role="assistant"), StatusError(503)], 30),  # what it had sent was never seen
     ],
 )
-def test_it_goes_on_more_than_once(driver: str, second: Any, length: int) -> None:
+def test_it_goes_on_more_than_once(
+    scripted: Scripted, driver: str, second: Any, length: int
+) -> None:
     """Each is sent all that the reader has, also where the one before it said no word."""
     targets = [Target("primary"), *(Target(name, prefill=True) for name in ("second", "third"))]
-    models = Models(primary=[broken(30)], second=[second], third=[goes_on])
+    script = scripted(primary=[broken(30)], second=[second], third=[after(length)])
     policy = policy_of(*targets)
     run = policy.start()
-    assert read(policy, models, driver, run=run) == TEXT
-    assert [partial for _, partial in models.asked] == ["", TEXT[:30], TEXT[:length]]
+    assert read(policy, script, driver, run=run) == TEXT
+    assert [one.attempt.partial for one in script.requests] == ["", TEXT[:30], TEXT[:length]]
     received = [30, length - 30 or None, None]
     assert [one.received for one in run.record.attempts] == received
 
@@ -183,16 +146,16 @@ def test_it_goes_on_more_than_once(driver: str, second: Any, length: int) -> Non
 )
 @pytest.mark.parametrize("cut", [broken(30), said(TEXT[:30], end=False)])
 def test_where_nobody_goes_on_the_reader_hears_of_the_cut(
-    driver: str, answer: Any, cut: list[Any]
+    scripted: Scripted, driver: str, answer: Any, cut: list[Any]
 ) -> None:
     """Not of the refusal: the error is that of the first, with all that was handed out.
 
     Also behind a gateway, where a cut is a clean end.
     """
-    policy, models = policy_of(), Models(primary=[cut], able=[answer])
+    policy, script = policy_of(), scripted(primary=[cut], able=[answer])
     run = policy.start()
     with pytest.raises(StreamInterrupted, match=r"^primary broke off .*, and nobody") as caught:
-        read(policy, models, driver, run=run)
+        read(policy, script, driver, run=run)
     assert (caught.value.__cause__ is CUT) is (cut[-1] is CUT)
     assert "".join(map(text_of, caught.value.partial)) == TEXT[:30]
     assert run.record.outcome == "interrupted"
@@ -204,23 +167,25 @@ def test_where_nobody_goes_on_the_reader_hears_of_the_cut(
 @pytest.mark.parametrize(
     ("count", "answer"),
     [
-        (39, lambda partial: said(partial[-25:])),  # they may be the whole of the answer
+        (39, said(TEXT[14:39])),  # they may be the whole of the answer
         (len(TEXT), [part(role="assistant"), part("stop")]),  # the last chunk alone was lost
     ],
 )
-def test_whoever_says_nothing_new_adds_nothing(driver: str, count: int, answer: Any) -> None:
+def test_whoever_says_nothing_new_adds_nothing(
+    scripted: Scripted, driver: str, count: int, answer: Any
+) -> None:
     """The last words again, or none, and an end."""
-    models = Models(primary=[broken(count)], able=[answer])
-    assert read(policy_of(), models, driver) == TEXT[:count]
+    script = scripted(primary=[broken(count)], able=[answer])
+    assert read(policy_of(), script, driver) == TEXT[:count]
 
 
 @DRIVERS
-def test_a_call_that_goes_on_with_a_text_comes_at_once(driver: str) -> None:
+def test_a_call_that_goes_on_with_a_text_comes_at_once(scripted: Scripted, driver: str) -> None:
     """It repeats no word, so that nothing is waited for."""
     call: list[Any] = [part(tool_calls=[CALL]), CUT]
-    models = Models(primary=[broken(30)], able=[call])
+    script = scripted(primary=[broken(30)], able=[call])
     with pytest.raises(StreamInterrupted) as caught:
-        read(policy_of(), models, driver)
+        read(policy_of(), script, driver)
     assert caught.value.partial[-1] == call[0]
 
 
@@ -238,12 +203,12 @@ NOT_PLAIN: dict[str, list[Any]] = {
 
 @DRIVERS
 @pytest.mark.parametrize("began", NOT_PLAIN.values(), ids=[*NOT_PLAIN])
-def test_only_plain_text_goes_on(driver: str, began: list[Any]) -> None:
+def test_only_plain_text_goes_on(scripted: Scripted, driver: str, began: list[Any]) -> None:
     """Half a call, half a document or half a thought is nobody's to finish: it is final."""
-    models = Models(primary=[[*began, CUT]], able=[goes_on])
+    script = scripted(primary=[[*began, CUT]], able=[said(TEXT)])
     with pytest.raises(StreamInterrupted):
-        chunks_of(policy_of(), models, driver)
-    assert len(models.asked) == 1
+        read(policy_of(), script, driver)
+    assert script.asked == ["primary"]
 
 
 @DRIVERS
@@ -257,57 +222,54 @@ def test_only_plain_text_goes_on(driver: str, began: list[Any]) -> None:
         (CHAIN, {"fallback_on": {"rate_limit"}}),  # a cut is a lost connection
     ],
 )
-def test_else_it_is_final(driver: str, targets: Sequence[Target], options: Any) -> None:
+def test_else_it_is_final(
+    scripted: Scripted, driver: str, targets: Sequence[Target], options: Any
+) -> None:
     """Where nobody can, and where a promise forbids it."""
-    models = Models(primary=[broken(30)], able=[goes_on])
+    script = scripted(primary=[broken(30)], able=[after(30)])
     with pytest.raises(StreamInterrupted) as caught:
-        read(policy_of(*targets), models, driver, **options)
+        read(policy_of(*targets), script, driver, **options)
     assert "".join(map(text_of, caught.value.partial)) == TEXT[:30]
-    assert len(models.asked) == 1
+    assert script.asked == ["primary"]
 
 
-def test_a_cancelled_call_stays_cancelled() -> None:
+def test_a_cancelled_call_stays_cancelled(scripted: Scripted) -> None:
     """Whoever pressed Ctrl-C wants nobody to go on."""
-    models = Models(primary=[broken(30, KeyboardInterrupt())], able=[goes_on])
+    script = scripted(primary=[broken(30, KeyboardInterrupt())], able=[after(30)])
     with pytest.raises(KeyboardInterrupt):
-        read(policy_of(), models)
-    assert len(models.asked) == 1
+        read(policy_of(), script)
+    assert script.asked == ["primary"]
 
 
 @DRIVERS
 @pytest.mark.parametrize("partial", ["continue", "replace"])
-def test_a_deadline_ends_with_the_first_content(driver: str, partial: str) -> None:
+def test_a_deadline_ends_with_the_first_content(
+    scripted: Scripted, driver: str, partial: str
+) -> None:
     """As for content that is final: who has read for longer than that gets a whole answer."""
-    clock = Clock()
-
-    def breaks_late(_: str) -> Iterator[Any]:
-        yield from said(TEXT[:30], end=False)
-        clock.advance(100)
-        yield CUT
-
-    models = Models(primary=[breaks_late], able=[goes_on])
-    with clock.installed():
-        policy = policy_of(CHAIN[0], CHAIN[2], deadline=60.0)
-        text = read(policy, models, driver, partial=partial)
+    late = [scripted.after(39, part(role="assistant")), scripted.after(39, CUT)]
+    answer = after(30) if partial == "continue" else said(TEXT)
+    script = scripted(primary=[[*said(TEXT[:30], end=False), *late]], able=[answer])
+    text = read(policy_of(CHAIN[0], CHAIN[2], deadline=60.0), script, driver, partial=partial)
     assert text == (TEXT if partial == "continue" else TEXT[:30] + TEXT)
 
 
 @DRIVERS
-def test_texts_alone_go_on_too(driver: str) -> None:
+def test_texts_alone_go_on_too(scripted: Scripted, driver: str) -> None:
     """A stream of one's own, of plain strings."""
-    models = Models(
-        primary=[["The ", "harbor ", CUT]], able=[["harbor was ", "quiet."], ["never"]]
-    )
-    assert read(policy_of(), models, driver) == "The harbor harbor was quiet."
-    models = Models(primary=[["The ", "harbor ", CUT]], able=[["The harbor ", "was quiet."]])
-    assert read(policy_of(), models, driver) == "The harbor was quiet."
+    for text, answer in (
+        ("The harbor harbor was quiet.", ["harbor was ", "quiet."]),
+        ("The harbor was quiet.", ["The harbor ", "was quiet."]),
+    ):
+        script = scripted(primary=[["The ", "harbor ", CUT]], able=[answer])
+        assert read(policy_of(), script, driver) == text
 
 
-def test_a_validator_sees_the_whole_text() -> None:
+def test_a_validator_sees_the_whole_text(scripted: Scripted) -> None:
     """Put together from both, as its reader has it."""
     seen: list[Any] = []
     policy = policy_of(validate=seen.append)
-    assert read(policy, Models(primary=[broken(40)], able=[one_more_time(25)])) == TEXT
+    assert read(policy, scripted(primary=[broken(40)], able=[after(14)])) == TEXT
     assert seen == [TEXT]
 
 
@@ -334,13 +296,13 @@ def test_a_chunk_of_each_shape_can_be_shortened(chunk: Any) -> None:
     assert without_start([chunk, chunk], 11)[1] is chunk
 
 
-def test_a_text_that_is_said_again_is_read_once() -> None:
+def test_a_text_that_is_said_again_is_read_once(scripted: Scripted) -> None:
     """Twice the chunks are twice the work; it is counted, as no clock can be trusted."""
 
     def calls_for(count: int) -> int:
         text = "".join(f"word{number} " for number in range(count))
         whole, cut = said(f"{text}The end."), [*said(text, end=False), CUT]
-        models = Models(primary=[cut], able=[whole])
+        script = scripted(primary=[cut], able=[whole])
         policy = FallbackPolicy([CHAIN[0], CHAIN[2]])
         made = 0
 
@@ -350,7 +312,7 @@ def test_a_text_that_is_said_again_is_read_once() -> None:
 
         sys.setprofile(count_call)
         try:
-            chunks = list(policy.stream(models.stream, partial="continue"))
+            chunks = list(policy.stream(script.stream, partial="continue"))
         finally:
             sys.setprofile(None)
         assert plain_text(chunks) == f"{text}The end."

@@ -32,7 +32,7 @@ def hostile(**attributes: Any) -> type[Exception]:
 
 def holding(**facts: Any) -> type[Exception]:
     """Make one whose errors hold facts themselves, as those of SDKs hold their request."""
-    return hostile(__init__=lambda self: vars(self).update(facts))
+    return hostile(__init__=lambda self: self.__dict__.update(facts))
 
 
 def with_headers(headers: Any) -> type[Exception]:
@@ -50,7 +50,7 @@ class Headers(dict[str, Any]):
     __getitem__ = get = boom
 
 
-NEXT_TO_IT = [
+NEXT_TO_IT: list[type[Exception]] = [
     FrozenError,
     holding(__notes__=[1, None]),
     hostile(__setattr__=boom),
