@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import functools
 import importlib
+import socket
 import tomllib
 from itertools import product
 from pathlib import Path
@@ -72,6 +74,8 @@ def built(row: dict[str, Any]) -> Exception:
     if row.get("derived"):
         cls = stand_in("Mine", "mine", cls)
     args = row.get("args", [] if "named" in row else [row.get("text", "hello")])
+    if "errno" in row:
+        args = [getattr(errno, row["errno"], None) or getattr(socket, row["errno"]), "hello"]
     error: Exception = cls(*args, **row.get("named", {}))
     given: dict[str, Any] = {name: row[name] for name in row if name in {"body", "headers"}}
     if status is not None:

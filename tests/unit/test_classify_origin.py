@@ -141,51 +141,6 @@ def test_an_answer_that_is_not_here_yet_is_not_read() -> None:
     assert classify(error).kind is Kind.LOCAL
 
 
-def test_a_query_or_a_file_was_to_be_read() -> None:
-    """Where the method is not known, they say what it says."""
-    for path, kind in (
-        ("works?q=a", Kind.LOCAL),
-        ("config.json", Kind.LOCAL),
-        ("primary", Kind.OVERLOADED),
-        ("v1.35", Kind.OVERLOADED),
-    ):
-        text = f"503 Server Error: Service Unavailable for url: https://host.example/{path}"
-        assert classify(RuntimeError(text)).kind is kind, path
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "503 Server Error: Service Unavailable for url: {}",
-        "Server error '503 Service Unavailable' for url '{}'",
-        "503, message='Service Unavailable', url='{}'",
-        "Error 503: GET {}: Service Unavailable",
-        "503: no answer for {}",
-        "HTTP 503 (url: {}, tries: 2)",
-    ],
-)
-@pytest.mark.parametrize("cls", [RuntimeError, Exception, httpx.HTTPError, "a tool's"])
-def test_an_address_in_a_text_tells_too(text: str, cls: Any) -> None:
-    """Where the exception holds no request, what clients write of it is read."""
-    for url, kind in ((PAGE, Kind.LOCAL), (INFERENCE, Kind.OVERLOADED)):
-        written = text.format(url)
-        error = made("FetchError", "tickets.api", written) if cls == "a tool's" else cls(written)
-        assert classify(error).kind is kind
-
-
-def test_an_address_that_is_only_mentioned_says_nothing() -> None:
-    """A page of documentation is not what was asked."""
-    error = Exception("Error code: 503 - see https://tickets.example/docs and our status page")
-    assert classify(error).kind is Kind.OVERLOADED
-
-
-def test_requests_own_words_for_a_dead_server() -> None:
-    """They name host and path apart."""
-    for path, kind in (("/v1/messages", Kind.CONNECTION), ("/issues/7", Kind.LOCAL)):
-        text = f"Pool(host='host.example', port=443): Max retries exceeded with url: {path} (no)"
-        assert classify(made("ConnectionError", "requests.exceptions", text)).kind is kind
-
-
 @pytest.mark.parametrize("name", ["response", "_response"])  # azure-core's and google-api-core's
 def test_a_clouds_answer_holds_the_request(name: str) -> None:
     """Their errors know the request only by the answer to it."""
@@ -198,35 +153,6 @@ def test_a_clouds_answer_holds_the_request(name: str) -> None:
         request = SimpleNamespace(method=method, url=url)
         setattr(error, name, SimpleNamespace(request=request, url=None))
         assert classify(error).kind is kind
-
-
-def test_an_operation_is_looked_at_where_aws_names_it() -> None:
-    """Other SDKs have operations, too, and ask models with them."""
-    for module, kind in (("oci.exceptions", "model_unavailable"), ("botocore.errors", "local")):
-        error: Any = made("ServiceError", module)
-        error.status, error.operation_name = 404, "generate_text"
-        assert classify(error).kind == kind
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "Cannot connect to host {}:443 ssl:default [Connect call failed]",
-        "HTTPSConnectionPool(host='{}', port=443): Read timed out. (read timeout=10)",
-        "request to http://{}: no answer for http://{}",
-    ],
-)
-def test_a_host_alone_tells_by_its_name(text: str) -> None:
-    """Services are reached under the names of their libraries; any other host says nothing."""
-    for host, kind in (
-        ("api.github.com", Kind.LOCAL),
-        ("qdrant", Kind.LOCAL),
-        ("my-redis.internal", Kind.LOCAL),
-        ("gateway.example", Kind.CONNECTION),
-        ("host.docker.internal", Kind.CONNECTION),
-        ("api.openai.com", Kind.CONNECTION),
-    ):
-        assert classify(made("ClientOSError", "aiohttp", text.replace("{}", host))).kind is kind
 
 
 def test_what_holds_the_address_may_be_hostile() -> None:

@@ -6,7 +6,6 @@ import asyncio
 import copy
 import threading
 from contextlib import nullcontext, suppress
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -23,7 +22,6 @@ from honcho_fallback import (
     Restore,
     StreamInterrupted,
     Target,
-    classify,
 )
 from honcho_fallback.stores import CooldownReport
 from honcho_fallback.testing import StatusError
@@ -36,7 +34,6 @@ if TYPE_CHECKING:
 
 DOWN, DENIED = StatusError(503), StatusError(401)
 CHAIN = [Target("primary"), Target("fallback")]
-ANTHROPIC = "anthropic-ratelimit-requests"
 
 
 def pair(cooldown: Cooldown | None = None, **options: Any) -> FallbackPolicy:
@@ -458,32 +455,6 @@ def test_the_end_of_an_outage_is_told(clock: Clock) -> None:
     policy.call(script.ask, run=run)
     policy.call(script.ask)
     assert listener.restores == [Restore("x", CHAIN[0], "cooldown", run.record.call_id)]
-
-
-@pytest.mark.parametrize(
-    ("headers", "rest"),
-    [
-        ({"x-ratelimit-reset-requests": "1m30s", "x-ratelimit-remaining-requests": "0"}, 90),
-        ({"x-ratelimit-reset-tokens": "20ms", "x-ratelimit-remaining-tokens": "0"}, 0.02),
-        ({"x-ratelimit-reset-requests": "1m30s", "x-ratelimit-remaining-requests": "5"}, 60),
-        ({"ratelimit-reset": "17", "ratelimit-remaining": "0"}, 17),
-        ({"x-ratelimit-reset": "{epoch}", "x-ratelimit-remaining": "0"}, 30),
-        ({f"{ANTHROPIC}-reset": "{date}", f"{ANTHROPIC}-remaining": "0"}, 30),
-        ({"x-ratelimit-reset": "90", "x-ratelimit-remaining": "0", "retry-after": "7"}, 7),
-        ({"x-ratelimit-reset": "soon", "x-ratelimit-remaining": "0"}, 60),
-    ],
-)
-def test_the_headers_of_a_used_up_limit_say_when_it_is_back(
-    monkeypatch: pytest.MonkeyPatch, headers: dict[str, str], rest: float
-) -> None:
-    """Without Retry-After the reset time of the limit that has nothing left is the provider's."""
-    monkeypatch.setattr("honcho_fallback._classify._waits.time.time", lambda: 1.7e9)
-    date = datetime.fromtimestamp(1.7e9 + 30, UTC).isoformat().replace("+00:00", "Z")
-    error = StatusError(429)
-    for name, value in headers.items():
-        error.response.headers[name] = value.format(epoch=int(1.7e9 + 30), date=date)
-    failure = classify(error)
-    assert (60 if failure.retry_after is None else failure.retry_after) == pytest.approx(rest)
 
 
 def test_the_record_names_everybody_whom_a_cooldown_kept_from_being_asked(clock: Clock) -> None:
