@@ -5,10 +5,9 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from importlib.metadata import version
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from opentelemetry.sdk.metrics.export import Histogram
@@ -36,9 +35,11 @@ from tests.helpers.prometheus import prometheus_figures
 from tests.helpers.records import CHAIN, EVERY_OUTCOME, with_attempts
 from tests.helpers.scenarios import SCENARIOS, F, P, Scenario
 from tests.helpers.scripted import DRIVERS, repeating
+from tests.helpers.wire import CHAT_USAGE, chat_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+    from pathlib import Path
 
     from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
@@ -104,21 +105,10 @@ def test_what_is_rare_is_shown_before_it_counts() -> None:
 # Tokens.
 
 
-def answer(**usage: Any) -> dict[str, Any]:
-    message = {"role": "assistant", "content": "hello"}
-    return {"choices": [{"finish_reason": "stop", "message": message}], "usage": usage}
-
-
-ANSWER = answer(
-    prompt_tokens=12,
-    completion_tokens=7,
-    total_tokens=19,
-    prompt_tokens_details={"cached_tokens": 4},
-    completion_tokens_details={"reasoning_tokens": 2},
-)
+ANSWER = chat_answer("hello")
 REPORTS: dict[str, tuple[Any, dict[str, int]]] = {
     # What a cache gave is no other input, and what was reasoned no other output.
-    "all": (ANSWER["usage"], {"input": 8, "cache_read": 4, "output": 5, "reasoning": 2}),
+    "all": (CHAT_USAGE, {"input": 8, "cache_read": 4, "output": 5, "reasoning": 2}),
     "core": ({"input_tokens": 3, "output_tokens": 2}, {"input": 3, "output": 2}),
     "openai": ({"prompt_tokens": 3, "completion_tokens": 2}, {"input": 3, "output": 2}),
     "anthropic": (
@@ -490,9 +480,6 @@ def test_two_observers_on_one_provider_add_up(caplog: pytest.LogCaptureFixture) 
     assert caplog.records == []
 
 
-WORKER = Path(__file__).resolve().parents[1] / "helpers" / "metrics_worker.py"
-
-
 def figures_of(registry: CollectorRegistry) -> Figures:
     return prometheus_figures(generate_latest(registry).decode())
 
@@ -550,55 +537,46 @@ def test_a_registry_with_other_metrics_of_the_name_is_refused(name: str) -> None
     PrometheusObserver(registry)
 
 
-class Worker:
-    """A process of its own that calls as it is told."""
+# Calls as it is told by its arguments, in an outage or not.
+WORKER = """
+import os, sys
+from honcho_fallback import Cooldown, FallbackPolicy, Target
+from honcho_fallback.testing import Clock, StatusError
+from honcho_fallback_prometheus import PrometheusObserver
 
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self._process = subprocess.Popen(
-            [sys.executable, str(WORKER), *arguments],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(folder)},
-        )
-        self.pid = self._process.pid
+def ask(attempt):
+    if told == "down" and attempt.position == 0:
+        raise StatusError(503)
+    return "hello"
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.kill()
-
-    def do(self, command: str) -> None:
-        assert self._process.stdin is not None
-        assert self._process.stdout is not None
-        self._process.stdin.write(f"{command}\n")
-        self._process.stdin.flush()
-        assert self._process.stdout.readline() == "done\n"
-
-    def kill(self) -> None:
-        self._process.kill()
-        self._process.communicate()
+with Clock().installed() as clock:
+    policy = FallbackPolicy([Target("primary"), Target("fallback")], agent="deriver",
+                            observers=[PrometheusObserver()], cooldown=Cooldown(after=1, base=60))
+    for told in sys.argv[1:]:
+        clock.advance(60 if told == "later" else 0)
+        policy.call(ask)
+print(os.getpid())
+"""
 
 
 def test_the_figures_of_processes_add_up(tmp_path: Path) -> None:
     """Counters are sums, also over the dead; of a cooldown what was seen last counts."""
     registry = CollectorRegistry()
     MultiProcessCollector(registry, path=str(tmp_path))  # type: ignore[no-untyped-call] # untyped
-    with ExitStack() as stack:
-        one, two = (stack.enter_context(Worker(tmp_path)) for _ in range(2))
-        for worker in (one, two):
-            worker.do("call")
-        two.do("rest")
-        one.do("rest")
-        figures: dict[tuple[str, ...], Any] = figures_of(registry)
-        assert figures["calls", "deriver", "success", "primary"] == 2
-        assert figures["calls", "deriver", "success", "fallback"] == 4
-        assert figures["call.duration", "deriver", "success"][0] == 6
-        assert figures["cooldown_until_timestamp", "primary"] > 1e9
-        two.do("recover")
-        assert figures_of(registry)["cooldown_until_timestamp", "primary"] == 0
-        two.kill()
-        mark_process_dead(two.pid, path=str(tmp_path))  # type: ignore[no-untyped-call] # untyped
-        figures = figures_of(registry)
-        assert figures["calls", "deriver", "success", "primary"] == 3
+    environ = {**os.environ, "PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
+
+    def work(*told: str) -> int:
+        command = [sys.executable, "-c", WORKER, *told]
+        return int(subprocess.run(command, env=environ, check=True, stdout=subprocess.PIPE).stdout)
+
+    for _ in range(2):
+        work("up", "down", "down")
+    figures: dict[tuple[str, ...], Any] = figures_of(registry)
+    assert figures["calls", "deriver", "success", "primary"] == 2
+    assert figures["calls", "deriver", "success", "fallback"] == 4
+    assert figures["call.duration", "deriver", "success"][0] == 6
+    assert figures["cooldown_until_timestamp", "primary"] > 1e9
+    dead = work("down", "down", "later")
+    assert figures_of(registry)["cooldown_until_timestamp", "primary"] == 0
+    mark_process_dead(dead, path=str(tmp_path))  # type: ignore[no-untyped-call] # untyped
+    assert figures_of(registry)["calls", "deriver", "success", "primary"] == 3

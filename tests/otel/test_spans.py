@@ -29,6 +29,7 @@ from tests.helpers.canaries import PROMPT, canaries_in, provider_errors, run_int
 from tests.helpers.langfuse_server import langfuse_memory
 from tests.helpers.otlp import Traces
 from tests.helpers.scripted import repeating
+from tests.helpers.wire import chat_answer
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,17 +41,7 @@ CHAIN = [
     Target("one", "openai", params={"temperature": 0.5, "api_key": "secret"}),
     Target("two", "anthropic", params={"max_tokens": 9}),
 ]
-ANSWER = {
-    "model": "two-20260101",
-    "choices": [{"finish_reason": "stop", "message": {"role": "assistant", "content": "hello"}}],
-    "usage": {
-        "prompt_tokens": 12,
-        "completion_tokens": 7,
-        "total_tokens": 19,
-        "prompt_tokens_details": {"cached_tokens": 4},
-        "completion_tokens_details": {"reasoning_tokens": 2},
-    },
-}
+ANSWER = chat_answer("hello", model="two-20260101")
 
 
 class Traced(Traces):
