@@ -32,6 +32,8 @@ from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
 
@@ -40,25 +42,41 @@ DENIED = StatusError(401)
 
 
 class Key:
-    """A credential that counts its refreshes."""
+    """A credential that counts its refreshes, and does something before each."""
 
-    def __init__(self, *, works: bool = True) -> None:
-        self.generation = 0
-        self.works = works
+    def __init__(self, before: Callable[[], Any] = lambda: None) -> None:
+        self.generation, self.before = 0, before
 
     def get(self) -> str:
         return f"token-{self.generation}"
 
-    def refresh(self) -> None:
-        if not self.works:
-            raise OSError("token-0 is in this text")
+    def refresh(self) -> Any:
+        done = self.before()
         self.generation += 1
+        return done
 
 
 class AsyncKey(Key):
-    async def refresh(self) -> None:  # type: ignore[override] # either form will do
+    async def refresh(self) -> None:
+        await (self.before() or asyncio.sleep(0))
+        self.generation += 1
+
+
+def broken() -> None:
+    raise OSError("token-0 is in this text")
+
+
+def asks_with(key: Key) -> Any:
+    """Return an ``ask`` that is refused until its key has been refreshed."""
+
+    async def ask(_: Attempt) -> str:
+        token = key.get()
         await asyncio.sleep(0)
-        Key.refresh(self)
+        if token == "token-0":
+            raise DENIED
+        return token
+
+    return ask
 
 
 def with_key(key: Any, **options: Any) -> FallbackPolicy:
@@ -112,18 +130,11 @@ def test_other_failures_refresh_nothing(status: int) -> None:
     assert plain.pending is None
 
 
-class OddKey(Key):
-    """Has a plain function that returns a coroutine."""
-
-    def refresh(self) -> Any:
-        return AsyncKey.refresh(AsyncKey())
-
-
 @pytest.mark.parametrize(
     ("key", "why"),
     [
-        (Key(works=False), "OSError"),
-        (OddKey(), "refresh: it returned an awaitable; define it with async def"),
+        (Key(broken), "OSError"),
+        (Key(AsyncKey().refresh), "refresh: it returned an awaitable; define it with async def"),
     ],
 )
 def test_a_refresh_that_fails_switches_and_tells_no_secret(
@@ -160,12 +171,7 @@ def test_each_target_has_its_own_refresh() -> None:
 
 async def test_a_hanging_refresh_ends_with_the_attempts_time() -> None:
     """A refresh has the time of the attempt that it is for; then the next target is asked."""
-
-    class Hanging(Key):
-        async def refresh(self) -> None:  # type: ignore[override] # either form will do
-            await asyncio.Event().wait()
-
-    policy = with_key(Hanging(), timeout=0.02)
+    policy = with_key(AsyncKey(asyncio.Event().wait), timeout=0.02)
     script = repeating(primary=[DENIED], fallback=["hello"])
     assert await policy.acall(script.aask) == "hello"
 
@@ -183,13 +189,7 @@ def test_whoever_owns_the_loop_settles_errands() -> None:
 
 def test_the_time_of_a_refresh_is_gone_from_the_deadline(clock: Clock) -> None:
     """The same target is asked with what the refresh has left of its share."""
-
-    class Slow(Key):
-        def refresh(self) -> None:
-            clock.now += 5
-            Key.refresh(self)
-
-    policy = with_key(Slow(), deadline=30, timeout=None)
+    policy = with_key(Key(lambda: clock.advance(5)), deadline=30, timeout=None)
     script = repeating(primary=[DENIED, "hello"], fallback=["no"])
     policy.call(script.ask)
     assert [request.attempt.timeout for request in script.requests] == pytest.approx([20, 15])
@@ -198,18 +198,12 @@ def test_the_time_of_a_refresh_is_gone_from_the_deadline(clock: Clock) -> None:
 def test_calls_that_wait_share_one_refresh() -> None:
     """HON-081, HON-082: of ten threads that were refused one refreshes, over two policies."""
     refused, refreshing = threading.Barrier(10), threading.Event()
-
-    class Slow(Key):
-        def refresh(self) -> None:
-            refreshing.wait(5)
-            Key.refresh(self)
-
-    key = Slow()
+    key = Key(lambda: refreshing.wait(5))
     chains = [[Target("primary", credential=key)], [Target("other", credential=key)]]
     policies = [FallbackPolicy(chain, wait=0) for chain in chains]
 
     def ask(attempt: Attempt) -> str:
-        token = str(key.get())
+        token = key.get()
         if token == "token-0":
             if attempt.number == 1:
                 refused.wait(5)
@@ -228,80 +222,56 @@ async def test_tasks_that_wait_share_one_refresh(kind: type[Key]) -> None:
     """HON-081: the same for a hundred tasks, whether the refresh is sync or async."""
     key = kind()
     policy = FallbackPolicy([Target("primary", credential=key)], wait=0)
-
-    async def ask(_: Attempt) -> str:
-        token = str(key.get())
-        await asyncio.sleep(0)
-        if token == "token-0":
-            raise DENIED
-        return token
-
-    answers = await asyncio.gather(*(policy.acall(ask) for _ in range(100)))
+    answers = await asyncio.gather(*(policy.acall(asks_with(key)) for _ in range(100)))
     assert {*answers} == {"token-1"}
     assert key.generation == 1
 
 
-class BrokenKey(Key):
-    """Fails in a thread once it may."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tries = 0
-        self.gate = threading.Event()
-
-    def refresh(self) -> None:
-        self.gate.wait(5)
-        self.tries += 1
-        raise OSError("no")
-
-
-class BrokenAsyncKey(BrokenKey):
-    """Fails in a task once it may."""
-
-    async def refresh(self) -> None:  # type: ignore[override] # either form will do
-        await asyncio.to_thread(self.gate.wait, 5)
-        self.tries += 1
-        raise OSError("no")
-
-
-@pytest.mark.parametrize("kind", [BrokenKey, BrokenAsyncKey])
-async def test_a_refresh_that_fails_fails_for_all_who_waited(kind: type[BrokenKey]) -> None:
+@pytest.mark.parametrize("kind", [Key, AsyncKey])
+async def test_a_refresh_that_fails_fails_for_all_who_waited(kind: type[Key]) -> None:
     """HON-078: of many calls that were refused together one tries, and none tries again."""
-    key, refused = kind(), Counter[str]()
+    gate, tries, refused = threading.Event(), list[int](), Counter[str]()
+
+    def fail() -> None:
+        gate.wait(5)
+        tries.append(1)
+        raise OSError
+
+    key = kind(fail if kind is Key else lambda: asyncio.to_thread(fail))
 
     async def ask(attempt: Attempt) -> None:
         await asyncio.sleep(0)
         refused[attempt.target.name] += 1
         if refused["primary"] == 10:  # once this task waits as well, all of them do
-            asyncio.get_running_loop().call_soon(key.gate.set)
+            asyncio.get_running_loop().call_soon(gate.set)
         raise DENIED
 
     policy = FallbackPolicy([Target("primary", credential=key)], wait=0)
     calls = (policy.acall(ask) for _ in range(10))
     results = await asyncio.gather(*calls, return_exceptions=True)
     assert results == [DENIED] * 10
-    assert (key.tries, refused["primary"]) == (1, 10)
+    assert (len(tries), refused["primary"]) == (1, 10)
 
 
-@pytest.mark.parametrize("broken", [0, 1])
-def test_a_refresh_that_failed_used_up_no_attempt(broken: int) -> None:
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_refresh_that_failed_used_up_no_attempt(which: int) -> None:
     """HRC-066: the request that was meant to follow is not made, and no other in its place.
 
     What failed before stands in the record as it was.
     """
     chain = [
-        Target(name, credential=Key(works=False) if n == broken else None)
+        Target(name, credential=Key(broken) if n == which else None)
         for n, name in enumerate(("primary", "fallback"))
     ]
     policy = FallbackPolicy(chain, wait=0, max_attempts=2)
-    errors = [DENIED, DOWN] if broken == 0 else [DOWN, DENIED]
+    errors = [DENIED, DOWN] if which == 0 else [DOWN, DENIED]
     script = repeating(primary=errors[:1], fallback=errors[1:])
     run = policy.start()
     with pytest.raises(FallbackExhausted):
         policy.call(script.ask, run=run)
     attempts = [(one.target, one.number, one.note) for one in run.record.attempts]
     notes: list[str | None] = [None, None]
-    notes[broken] = "its refresh failed: OSError"
+    notes[which] = "its refresh failed: OSError"
     assert attempts == [("primary", 1, notes[0]), ("fallback", 2, notes[1])]
 
 
@@ -362,41 +332,24 @@ def test_a_refused_static_key_is_no_reason_for_a_refresh(driver: str) -> None:
     assert [attempt.note for attempt in run.record.attempts] == [None, None]
 
 
-class Gated:
-    """An async credential whose refreshes wait for a gate."""
-
-    def __init__(self) -> None:
-        self.begun = asyncio.Event()
-        self.gate = asyncio.Event()
-        self.refreshes = 0
-
-    def get(self) -> int:
-        return self.refreshes
-
-    async def refresh(self) -> None:
-        self.begun.set()
-        await self.gate.wait()
-        self.refreshes += 1
-
-
 async def test_where_the_leader_of_a_refresh_is_cancelled_the_next_one_leads() -> None:
     """AN-021: a cancelled refresh cancels nobody else, and leaves nothing behind."""
-    credential = Gated()
-    policy = FallbackPolicy([Target("primary", credential=credential)])
+    begun, gate = asyncio.Event(), asyncio.Event()
 
-    async def ask(_: Attempt) -> int:
-        if not credential.refreshes:
-            raise DENIED
-        return credential.refreshes
+    def wait() -> Any:
+        begun.set()
+        return gate.wait()
 
-    tasks = [asyncio.create_task(policy.acall(ask)) for _ in range(3)]
-    await credential.begun.wait()
+    key = AsyncKey(wait)
+    policy = FallbackPolicy([Target("primary", credential=key)])
+    tasks = [asyncio.create_task(policy.acall(asks_with(key))) for _ in range(3)]
+    await begun.wait()
     tasks[0].cancel()
     with pytest.raises(asyncio.CancelledError, match=r"^$"):
         await tasks[0]
-    credential.gate.set()
-    assert await asyncio.gather(*tasks[1:]) == [1, 1]
-    assert credential.refreshes == 1
+    gate.set()
+    assert await asyncio.gather(*tasks[1:]) == ["token-1"] * 2
+    assert key.generation == 1
 
 
 class Queue(ThreadPoolExecutor):
@@ -413,42 +366,21 @@ class Queue(ThreadPoolExecutor):
         return job
 
 
-class Renewed:
-    """A credential whose refresh is no coroutine."""
-
-    refreshes = 0
-
-    def get(self) -> int:
-        return self.refreshes
-
-    def refresh(self) -> None:
-        self.refreshes += 1
-
-
 async def test_a_refresh_that_was_given_up_before_a_thread_was_free_blocks_nobody() -> None:
     """It never began: the next call leads, in a task and in a thread."""
-    credential, queue = Renewed(), Queue()
+    key, queue = Key(), Queue()
     asyncio.get_running_loop().set_default_executor(queue)
-    policy = FallbackPolicy([Target("primary", credential=credential)])
-
-    async def ask(attempt: Attempt) -> int:
-        return ask_in_thread(attempt)
-
-    def ask_in_thread(_: Attempt) -> int:
-        if not credential.refreshes:
-            raise DENIED
-        return credential.refreshes
-
-    given_up = asyncio.create_task(policy.acall(ask))
+    policy = FallbackPolicy([Target("primary", credential=key)])
+    given_up = asyncio.create_task(policy.acall(asks_with(key)))
     await queue.waits.wait()
     given_up.cancel()
     with pytest.raises(asyncio.CancelledError):
         await given_up
     queue.free.set()
     async with asyncio.timeout(10):  # it would wait for ever
-        assert await policy.acall(ask) == 1
-    assert policy.call(ask_in_thread) == 1
-    assert credential.refreshes == 1
+        assert await policy.acall(asks_with(key)) == "token-1"
+    assert policy.call(repeating(primary=[DENIED, "hello"]).ask) == "hello"
+    assert key.generation == 2
 
 
 # Transport recovery
