@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import json
 import socket
 import sys
 from contextlib import contextmanager
@@ -34,7 +33,9 @@ from honcho_fallback import (
 from honcho_fallback._values.tracebacks import shorten
 from honcho_fallback.testing import StatusError
 from tests.helpers.broken_server import BrokenServer
+from tests.helpers.errors import REQUEST, raised_from
 from tests.helpers.scripted import DRIVERS, pair, repeating
+from tests.helpers.wire import message_answer, message_start
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,7 +44,6 @@ if TYPE_CHECKING:
     from honcho_fallback.testing import Clock
     from tests.helpers.broken_server import Connection
 
-MESSAGES: Any = [{"role": "user", "content": "hello"}]
 TIMEOUT, RESET = TimeoutError("too slow"), ConnectionResetError(104, "reset")
 BROKEN, BARE = StatusError(500), StatusError(503)
 BUSY = StatusError(503, code="overloaded")
@@ -178,24 +178,12 @@ def nobody() -> Iterator[str]:
 # What an answer, a group, a retry or a nested call proves.
 
 
-def answered(status: int, body: Any, **headers: str) -> Exception:
-    """Raise what OpenAI's SDK raises for an answer, as it does."""
-    content = body if isinstance(body, str) else json.dumps(body)
-    kind = "text/html" if isinstance(body, str) else "application/json"
-    transport = httpx.MockTransport(
-        lambda _: httpx.Response(status, text=content, headers={"content-type": kind, **headers})
-    )
-    # OpenAI's SDK is typed for one of two transports, and takes the clients of both.
-    http_client: Any = httpx.Client(transport=transport)
-    client = openai.OpenAI(
-        base_url="https://x.test/v1",
-        api_key="k",
-        max_retries=0,
-        http_client=http_client,
-    )
-    with pytest.raises(openai.APIStatusError) as got:
-        client.chat.completions.create(model="m", messages=MESSAGES)
-    return got.value
+def answered(status: int, body: Any) -> Exception:
+    """Return what OpenAI's SDK raises for an answer."""
+    content = {"html": body} if isinstance(body, str) else {"json": body}
+    answer: Any = httpx.Response(status, request=REQUEST, **content)
+    error: Exception = openai.OpenAI(api_key="k")._make_status_error_from_response(answer)
+    return error
 
 
 def error_body(**fields: Any) -> dict[str, Any]:
@@ -257,8 +245,7 @@ def test_a_group_is_its_worst_member(lost: Exception) -> None:
         [StatusError(429), lost],
     ):
         group = ExceptionGroup("x", members)
-        outer = RuntimeError("wrapped")
-        outer.__cause__ = group
+        outer = raised_from(RuntimeError("wrapped"), group)
         for error in (group, ExceptionGroup("y", [StatusError(429), group]), outer):
             assert classify(error).reached == "unknown", error
     both = ExceptionGroup("x", [REFUSED_TO_CONNECT, StatusError(429)])
@@ -300,8 +287,7 @@ def test_many_causes_are_no_proof_and_cost_little() -> None:
     """Who raises from ten thousand errors has lost count; each is looked at once at most."""
     error: Exception = httpx.ConnectError("refused")
     for number in range(10_000):
-        outer = ConnectionError(str(number))
-        outer.__cause__, error = error, outer
+        error = raised_from(ConnectionError(str(number)), error)
     assert classify(error).reached == "unknown"
     looked = 0
 
@@ -416,8 +402,7 @@ def test_a_proxy_is_no_proof_unless_it_was_not_there() -> None:
 def test_a_name_of_the_users_changes_no_fact() -> None:
     """A rule or a hook may call a failure anything; what became of the request stays."""
     slow, gone = httpx.ReadTimeout("slow"), httpx.ConnectError("refused")
-    wrapped = RuntimeError("no more")
-    wrapped.__cause__ = slow
+    wrapped = raised_from(RuntimeError("no more"), slow)
     for kind in ("rate_limit", "overloaded", "quota", "server_error"):
         for name, error, reached in (
             ("TransportError", slow, "unknown"),
@@ -462,13 +447,7 @@ def test_whoever_knows_better_may_say_so() -> None:
     run.succeed()
 
 
-BEGUN = {
-    "type": "message_start",
-    "message": {
-        "id": "m", "type": "message", "role": "assistant", "model": "c", "content": [],
-        "usage": {"input_tokens": 5000, "output_tokens": 1},
-    },
-}  # fmt: skip
+BEGUN = message_start(message_answer(usage={"input_tokens": 5000, "output_tokens": 1}))
 
 
 @pytest.mark.parametrize("driver", ["stream", "astream"])

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 
 import aiohttp
 import httpx
-import openai
 import pytest
 import urllib3
 from werkzeug import Response
@@ -24,6 +23,7 @@ from honcho_fallback import (
     classify,
 )
 from honcho_fallback.testing import StatusError
+from tests.helpers.errors import openai_error
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
@@ -239,15 +239,11 @@ def test_a_probe_needs_all_that_rests(clock: Clock) -> None:
     assert elsewhere.start().attempt.target.name == "sibling"
 
 
-def limited(message: str, status: int = 429, wait: str = "20000", **fields: Any) -> Exception:
-    """Raise what OpenAI's SDK raises for a limit or a key, in the form that gateways copy."""
+def limited(message: str, status: int = 429, **fields: Any) -> Exception:
+    """Return what OpenAI's SDK raises for a limit or a key, in the form that gateways copy."""
+    headers = {"retry_after": "20000"} if status == 429 else {}
     error = {"message": message, "type": None, "param": None, "code": None, **fields}
-    # OpenAI's SDK is typed for one of two transports, and takes the answers of both.
-    request: Any = httpx.Request("POST", "https://one.example/v1/chat/completions")
-    headers = {"retry-after": wait} if status == 429 else {}
-    response: Any = httpx.Response(status, json={"error": error}, headers=headers, request=request)
-    kind = openai.RateLimitError if status == 429 else openai.AuthenticationError
-    return kind(f"Error code: {status}", response=response, body=error)
+    return openai_error(status, error, **headers)
 
 
 OF_ONE_MODEL = [

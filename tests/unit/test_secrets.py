@@ -7,7 +7,7 @@ import io
 import json
 import logging
 import pickle
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
@@ -20,7 +20,6 @@ from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
-    FallbackObserver,
     FallbackPolicy,
     Target,
     classify,
@@ -28,31 +27,13 @@ from honcho_fallback import (
 from honcho_fallback.records import JsonlObserver
 from honcho_fallback.redaction import call_metadata, is_secret_name, label, redact
 from tests.helpers.canaries import KEY, PROMPT, canaries_in, provider_errors, run_into
-
-if TYPE_CHECKING:
-    from honcho_fallback import CallRecord, CallStart, Switch
-
-
-class Events(FallbackObserver):
-    """Keeps what each event says of itself."""
-
-    def __init__(self) -> None:
-        self.shown: list[str] = []
-
-    def on_start(self, call: CallStart, /) -> None:
-        self.shown.append(repr(call))
-
-    def on_switch(self, switch: Switch, /) -> None:
-        self.shown += [repr(switch), switch.reason, repr(pickle.dumps(switch.failure))]
-
-    def on_finish(self, record: CallRecord, /) -> None:
-        self.shown += [repr(record), record.explain(), record._repr_html_()]
+from tests.helpers.observers import Listener
 
 
 def test_no_key_and_no_prompt_is_kept(caplog: pytest.LogCaptureFixture) -> None:
     """In records, lines, logs, events, reprs, notes and pickles, whatever field it came in."""
     caplog.set_level(logging.DEBUG, "honcho_fallback")
-    lines, events, count = io.StringIO(), Events(), 0
+    lines, events, count = io.StringIO(), Listener(), 0
     for run, raised in run_into(provider_errors(), [events, JsonlObserver(lines)]):
         count += 1
         shown = [repr(run), repr(run.record), json.dumps(run.record.to_dict())]
@@ -63,7 +44,12 @@ def test_no_key_and_no_prompt_is_kept(caplog: pytest.LogCaptureFixture) -> None:
         shown += [note for note in notes if note.startswith("honcho_fallback: ")]
         assert canaries_in(shown) == []
     assert count > 3000
-    assert canaries_in(events.shown) == []
+    shown = [repr((events.starts, events.switches, events.records))]
+    for switch in events.switches:
+        shown += [switch.reason, repr(pickle.dumps(switch.failure))]
+    for record in events.records:
+        shown += [record.explain(), record._repr_html_()]
+    assert canaries_in(shown) == []
     assert canaries_in(lines.getvalue()) == []
     logged = [str(vars(record)) + record.getMessage() for record in caplog.records]
     assert logged
