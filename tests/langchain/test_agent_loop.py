@@ -1,45 +1,78 @@
-"""A whole agent whose primary dies at every point of its loop, in every way to read the agent."""
+"""A whole agent over the real SDKs, whose primary dies at any point of its loop, read in any way.
+
+The agent asks its model twice: the first answer calls two tools at once, of which one waits for a
+person; the second is the structured report. The primary is OpenAI's, the backup Anthropic's.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import inspect
+import json
+from contextlib import nullcontext
+from functools import cache
 from itertools import cycle, product
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
+from langchain.agents import create_agent
+from langchain.agents.structured_output import ToolStrategy
+from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.tools import tool
+from langgraph.checkpoint.memory import InMemorySaver
+from langgraph.config import get_stream_writer
+from langgraph.types import Command, interrupt
+from pydantic import BaseModel
 
 from honcho_fallback import StreamInterrupted
-from tests.helpers.agent_loop import (
-    BACKUP,
-    BEHIND_MODES,
-    DEATHS,
-    PRIMARY,
-    TOKEN_MODES,
-    WAYS,
-    WHOLE_MODES,
-    Death,
-    Page,
-    agent_of,
-    converse,
-    fallback_at,
-    items_of,
-    requests_in,
-    script,
-    text_of,
-    whole,
-)
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
+from tests.helpers import wire
+from tests.helpers.chat_models import claude, gpt
 from tests.helpers.pairwise import pairwise
+from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
-    from tests.helpers.provider import ProviderServer
+    from collections.abc import AsyncIterator, Callable, Iterator
+
+    from tests.helpers.provider import Provider, ProviderServer, SeenRequest
+    from tests.helpers.wire import Json
 
 pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol:DeprecationWarning")
 
+PRIMARY, BACKUP, CITY = "primary", "backup", "Oslo"
 TOOLS = ["rain in Oslo", "Oslo: yes"]
+WAYS = ("middleware", "chat model")
+# Where nobody reads tokens, a model is asked for one body; with ``streaming=True`` it streams.
+MODES = {
+    "whole": ("invoke", "ainvoke", "stream values", "stream updates", "stream custom"),
+    "behind": ("invoke streaming=True", "ainvoke streaming=True"),
+    "tokens": (
+        "stream messages", "astream messages",
+        "stream_events v3", "astream_events v2", "astream_events v3",
+    ),
+}  # fmt: skip
+# How the primary's answer ends, and how many of a stream's events come before it: of those of the
+# arguments all but the last piece, of all but [DONE], or all.
+DEATHS: dict[str, tuple[str, int | None]] = {
+    "never": ("", None),
+    "before: status 503": ("status", 0),
+    "before: connection dropped": ("dropped", 0),
+    "after the first, empty chunk: cut": ("cut", 1),
+    "after the first, empty chunk: error event": ("error", 1),
+    "after the first, empty chunk: closed": ("closed", 1),
+    "in the text: cut": ("cut", 3),
+    "in the text: error event": ("error", 3),
+    "in the text: closed": ("closed", 3),
+    "in a tool's arguments: cut": ("cut", -3),
+    "in a tool's arguments: error event": ("error", -3),
+    "in a tool's arguments: closed": ("closed", -3),
+    "after the finish reason: cut": ("cut", -1),
+    "after the finish reason: closed": ("closed", -1),
+    "after the end: cut": ("cut", None),
+}
+WHOLE = {"never", "after the finish reason: closed", "after the end: cut"}  # nothing is lost
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(NamedTuple):
     """Name one run.
 
     Args:
@@ -55,19 +88,24 @@ class Case:
     mode: str
 
     @property
-    def death(self) -> Death:
-        return DEATHS[self.point]
+    def answers(self) -> list[str]:
+        """Return what the agent's model says, whoever it is, where the call can go on."""
+        lost = self.point not in WHOLE
+        return [whole(BACKUP if lost and n == self.at else PRIMARY, n) for n in (0, 1)]
+
+    @property
+    def part(self) -> str:
+        """Return what a page has written of the primary's answer when it breaks."""
+        said = pieces(PRIMARY, self.at)
+        return "".join(shown for _, shown in said[: DEATHS[self.point][1]])
 
     @property
     def broken(self) -> bool:
         """Tell whether the call cannot go on: a reader has seen a part of its answer."""
-        return self.mode in TOKEN_MODES and self.death.kills and self.death.shows
+        return self.mode in MODES["tokens"] and self.point not in WHOLE and bool(self.part)
 
     def __str__(self) -> str:
         return f"{self.point}-{self.at + 1}-{self.way}-{self.mode}"
-
-
-MODES = {"whole": WHOLE_MODES, "behind": BEHIND_MODES, "tokens": TOKEN_MODES}
 
 
 def kinds_of(point: str) -> tuple[str, ...]:
@@ -90,100 +128,243 @@ def cases() -> list[Case]:
     return [Case(point, at, way, next(turns[kind])) for point, at, way, kind in pairwise(rows)]
 
 
-CASES = cases()
+# What the providers say.
 
 
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """Hold what a run came to.
+def calls_by(author: str, call: int) -> list[tuple[str, Json]]:
+    if call == 0:
+        return [("weather", {"city": CITY}), ("approve", {"city": CITY})]
+    return [("Report", {"city": CITY, "author": author})]
 
-    Args:
-        error: The class of the error that came out.
-        answers: The model's answers as the agent keeps them.
-        tools: What the tools answered.
-        author: Who wrote the structured report.
-        shown: The model's messages as a reader saw them, in order.
-        requests: At the primary and at the backup, in the call in which the primary dies.
+
+def text_by(author: str, call: int) -> str:
+    return f"{author} {('looks it up.', 'sums it up.')[call]}"
+
+
+def pieces(author: str, call: int, number: int = 0) -> list[tuple[str, str]]:
+    """Write the events of a completion, each with what it adds to a page.
+
+    The arguments of a call come in two pieces: without the last four characters they could be
+    taken for a shorter value.
     """
+    said: list[tuple[Json, str]] = [({"role": "assistant", "content": ""}, "")]
+    said += [({"content": word}, word) for word in wire.words_of(text_by(author, call))]
+    for index, (name, given) in enumerate(calls_by(author, call)):
+        written = json.dumps(given)
+        begun = {**wire.chat_call(f"call_{number}{name}", name, {}), "index": index}
+        begun["function"] = {"name": name, "arguments": ""}
+        said.append(({"tool_calls": [begun]}, name))
+        for part in (written[:-4], written[-4:]):
+            delta = {"index": index, "function": {"arguments": part}}
+            said.append(({"tool_calls": [delta]}, part))
+    events = [(wire.event(wire.chat_chunk(delta)), shown) for delta, shown in said]
+    return [*events, (wire.event(wire.chat_chunk({}, "tool_calls")), ""), ("data: [DONE]", "")]
 
-    error: str | None
-    answers: list[str]
-    tools: list[str]
-    author: str | None
-    shown: list[str]
-    requests: tuple[int, int]
+
+def whole(author: str, call: int) -> str:
+    """Return a provider's answer as a page writes it: the text, then each tool's call."""
+    return "".join(shown for _, shown in pieces(author, call))
 
 
-class Bench:
-    """Run cases, each once, on agents that are made once.
+def reply_of_primary(point: str, call: int, request: SeenRequest, number: int) -> Reply:
+    end, kept = DEATHS[point]
+    how: Any = {"cut": end == "cut", "drop": end == "dropped"}
+    if end == "status":
+        return Reply(status=503)
+    if request.wants_stream:
+        events = [one for one, _ in pieces(PRIMARY, call, number)][:kept]
+        return Reply(events=events + [wire.event(wire.openai_error())] * (end == "error"), **how)
+    called = [wire.chat_call(f"c{number}{name}", name, it) for name, it in calls_by(PRIMARY, call)]
+    answer = wire.chat_answer(text_by(PRIMARY, call), *called)
+    broken = {"error": wire.openai_error(), "closed": json.dumps(answer)[:99]}
+    return Reply(body=broken.get(end, answer), **how)
 
-    Args:
-        server: Where the providers are.
-    """
 
-    def __init__(self, server: ProviderServer) -> None:
-        self.server = server
-        self._agents: dict[Any, Any] = {}
+def call_of(request: SeenRequest) -> int:
+    """Return the call of the loop that a request belongs to: 0, or 1 once a tool has answered."""
+    messages = json.dumps(request.body["messages"])
+    return int('"tool_result"' in messages or '"role": "tool"' in messages)
 
-    def agent(self, way: str, **options: Any) -> Any:
-        key = (way, *options.items())
-        if key not in self._agents:
-            self._agents[key] = agent_of(*fallback_at(self.server, way, **options))
-        return self._agents[key]
 
-    def open(self, case: Case) -> dict[str, Any]:
-        """Script the providers, and return the config of a new thread."""
-        self.server.reset()
-        script(self.server, case.death, case.at)
-        return {"configurable": {"thread_id": repr(case)}, "recursion_limit": 6}
+def script(server: ProviderServer, case: Case) -> dict[str, Any]:
+    """Let the primary die in a call whenever it is asked; return the config of a new thread."""
+    server.reset()
+    primary, backup = server[PRIMARY], server[BACKUP]
 
-    async def run(self, case: Case, agent: Any, *, reviewed: bool = False) -> Outcome:
-        page, error, config = Page(), None, self.open(case)
-        try:
-            await converse(agent, case.mode, config, page, reviewed=reviewed)
-        except Exception as raised:  # noqa: BLE001 # whatever comes out is what is observed
-            error = type(raised).__name__
-        state = agent.get_state(config).values
-        messages = state["messages"]
-        report = state.get("structured_response")
-        return Outcome(
-            error,
-            [text_of(one) for one in messages if one.type == "ai"],
-            [one.text for one in messages if one.type == "tool" and one.name != "Report"],
-            report and report.author,
-            [*page.written, *(one.text for one in page.messages.values())],
-            (
-                requests_in(self.server[PRIMARY], case.at),
-                requests_in(self.server[BACKUP], case.at),
-            ),
-        )
+    def by_primary(request: SeenRequest) -> Reply:
+        call = call_of(request)
+        point = case.point if call == case.at else "never"
+        return reply_of_primary(point, call, request, len(primary.requests))
+
+    def by_backup(request: SeenRequest) -> Reply:
+        call, number = call_of(request), len(backup.requests)
+        called = [
+            wire.tool_use(f"t{number}{name}", name, it) for name, it in calls_by(BACKUP, call)
+        ]
+        answer = wire.message_answer(wire.text_block(text_by(BACKUP, call)), *called)
+        return Reply(body={**answer, "id": f"msg_{number}"})
+
+    primary.standing, backup.standing = by_primary, by_backup
+    return {"configurable": {"thread_id": str(case)}, "recursion_limit": 6}
+
+
+def requests_in(provider: Provider, call: int) -> int:
+    return sum(call_of(request) == call for request in provider.requests)
+
+
+# The agent and who reads it.
+
+
+@tool
+def weather(city: str) -> str:
+    """Tell the weather."""
+    get_stream_writer()(f"looking at {city}")
+    return f"rain in {city}"
+
+
+@tool
+def approve(city: str) -> str:
+    """Ask a person."""
+    return f"{city}: {interrupt(city)}"
+
+
+class Report(BaseModel):
+    """A report."""
+
+    city: str
+    author: str
 
 
 @pytest.fixture(scope="module")
-def bench(provider_server: ProviderServer) -> Bench:
-    return Bench(provider_server)
+def agent_of(provider_server: ProviderServer) -> Callable[..., Any]:
+    """Return agents that are made once, by the way in which they have their fallback."""
+
+    @cache
+    def made(way: str, *, streaming: bool = False, **options: Any) -> Any:
+        # Events have no tokens of a model that is given ``streaming=False``.
+        given: Json = {"streaming": True} if streaming else {}
+        model: Any = gpt(base_url=provider_server[PRIMARY].url, **given)
+        backup = claude(base_url=provider_server[BACKUP].url, **given)
+        beside = [FallbackMiddleware(backup, **options)] if way == "middleware" else []
+        return create_agent(
+            model if beside else FallbackChatModel(model, backup, **options),
+            [weather, approve],
+            middleware=beside,
+            response_format=ToolStrategy(Report),
+            checkpointer=InMemorySaver(),
+            name="reporter",
+        )
+
+    return made
 
 
-def contract(case: Case) -> Outcome:
-    """Return what a run should come to."""
-    authors = [PRIMARY, PRIMARY]
-    if case.death.kills:
-        authors[case.at] = BACKUP
-    answers = [whole(author, call) for call, author in enumerate(authors)]
-    shown = ["looking at Oslo"] if case.mode == "stream custom" else answers
-    if not case.broken:
-        requests = (1, int(case.death.kills))
-        return Outcome(None, answers, TOOLS, authors[1], shown, requests)
-    part = case.death.part_by(PRIMARY, case.at)
-    before, tools = answers[: case.at], TOOLS if case.at else []
-    return Outcome("StreamInterrupted", before, tools, None, [*before, part], (1, 0))
+class Page:
+    """Write down what a reader of an agent sees, by the message: its text, what came with it."""
+
+    def __init__(self) -> None:
+        self.texts: dict[Any, str] = {}
+        self.metadata: dict[Any, Json] = {}
+
+    async def read(self, agent: Any, mode: str, given: Any, config: Any) -> None:
+        verb, _, kind = mode.partition(" ")
+        read = {"version": kind} if "events" in verb else {"stream_mode": kind}
+        items = getattr(agent, verb)(given, config, **({} if "invoke" in verb else read))
+        async for item in each(items, is_state="invoke" in verb):
+            for message, text, metadata in parts(kind, item):
+                before = self.texts.get(message, "") if kind in TOKENS else ""
+                self.texts[message] = before + text
+                self.metadata.setdefault(message, metadata)
+
+    async def converse(self, agent: Any, mode: str, config: Any) -> None:
+        """Read what the agent says to a question, then to a yes when it asks back."""
+        yes: Command[Any] = Command(resume="yes")
+        for given in ({"messages": [("user", CITY)]}, yes):
+            await self.read(agent, mode, given, config)
+
+    @property
+    def shown(self) -> list[str]:
+        return [*self.texts.values()]
 
 
-@pytest.mark.parametrize("case", CASES, ids=str)
-async def test_the_loop(bench: Bench, case: Case) -> None:
+async def each(items: Any, *, is_state: bool) -> AsyncIterator[Any]:
+    """Run an agent, a sync one in this thread."""
+    if inspect.isawaitable(items):
+        items = await items
+    if is_state:
+        yield items
+    elif hasattr(items, "__aiter__"):
+        async for item in items:
+            yield item
+    else:
+        for item in items:
+            yield item
+
+
+TOKENS = {"messages", "v2", "v3", "custom"}  # kinds whose items add to what was shown
+
+
+def parts(kind: str, item: Any) -> Iterator[tuple[Any, str, Json]]:
+    """Yield what an item says of the model's messages: the id, text and what came with it."""
+    if kind == "custom":
+        yield kind, item, {}
+    elif kind == "messages":
+        if isinstance(item[0], AIMessage):
+            yield item[0].id, text_of(item[0]), item[1]
+    elif kind == "v2":
+        if item["event"] == "on_chat_model_stream":
+            chunk = item["data"]["chunk"]
+            yield chunk.id, text_of(chunk), item["metadata"]
+    elif kind == "v3":
+        data = item["params"]["data"]
+        if item["method"] == "messages" and isinstance(data[0], dict):
+            piece = {"content-block-start": "content", "content-block-delta": "delta"}
+            block: Json = data[0].get(piece.get(data[0]["event"], ""), {})
+            texts = (block.get(name) or "" for name in ("text", "name", "args"))
+            yield data[1]["run_id"], "".join(texts), data[1]
+    else:
+        states = [*item.values()] if kind == "updates" else [item]
+        for state in states:
+            messages = state.get("messages", ()) if isinstance(state, dict) else ()
+            yield from ((one.id, text_of(one), {}) for one in messages if one.type == "ai")
+
+
+def text_of(message: AIMessage) -> str:
+    """Return the text of a message or a chunk, then what it writes of tools' calls."""
+    if isinstance(message, AIMessageChunk):
+        calls = [(call["name"] or "") + (call["args"] or "") for call in message.tool_call_chunks]
+    else:
+        calls = [call["name"] + json.dumps(call["args"]) for call in message.tool_calls]
+    return str(message.text) + "".join(calls)
+
+
+@pytest.mark.parametrize("case", cases(), ids=str)
+async def test_the_loop(
+    provider_server: ProviderServer, agent_of: Callable[..., Any], case: Case
+) -> None:
     """One request at the dead primary, no tool twice, no text twice; what was shown stays."""
-    agent = bench.agent(case.way, streaming=case.mode in BEHIND_MODES)
-    assert await bench.run(case, agent) == contract(case)
+    agent = agent_of(case.way, streaming=case.mode in MODES["behind"])
+    page, config = Page(), script(provider_server, case)
+    with pytest.raises(StreamInterrupted) if case.broken else nullcontext():
+        await page.converse(agent, case.mode, config)
+    answers, tools, report = case.answers, TOOLS, case.answers[1].split()[0]
+    if case.broken:
+        answers, tools, report = answers[: case.at], TOOLS * case.at, ""
+    state = agent.get_state(config).values
+    assert [text_of(one) for one in state["messages"] if one.type == "ai"] == answers
+    assert results(state) == tools
+    assert getattr(state.get("structured_response"), "author", "") == report
+    if case.mode == "stream custom":
+        assert page.shown == ["looking at Oslo"]
+    else:
+        assert page.shown == answers + [case.part] * case.broken
+    asked = [requests_in(provider_server[name], case.at) for name in (PRIMARY, BACKUP)]
+    assert asked == [1, case.point not in WHOLE and not case.broken]
+
+
+def results(state: Json) -> list[str]:
+    """Return what the tools answered."""
+    messages = state["messages"]
+    return [one.text for one in messages if one.type == "tool" and one.name != "Report"]
 
 
 REPLACED = [
@@ -204,53 +385,37 @@ REPLACED = [
 
 
 @pytest.mark.parametrize("case", REPLACED, ids=str)
-async def test_a_page_takes_back_what_a_failed_attempt_said(bench: Bench, case: Case) -> None:
+async def test_a_page_takes_back_what_a_failed_attempt_said(
+    provider_server: ProviderServer, agent_of: Callable[..., Any], case: Case
+) -> None:
     """With `partial="replace"` the call goes on, and each token says which attempt it is of."""
-    agent = bench.agent(case.way, partial="replace")
-    page, config = Page(), bench.open(case)
-    await converse(agent, case.mode, config, page)
-    authors = [PRIMARY, PRIMARY]
-    authors[case.at] = BACKUP
-    answers = [whole(author, call) for call, author in enumerate(authors)]
-    part = case.death.part_by(PRIMARY, case.at)
-    shown = [*page.messages.values()]
-    assert [one.text for one in shown] == [*answers[: case.at], part, *answers[case.at :]]
-    failed, kept = (one.metadata for one in shown[case.at : case.at + 2])
+    agent = agent_of(case.way, partial="replace")
+    page, config = Page(), script(provider_server, case)
+    await page.converse(agent, case.mode, config)
+    answers, metadata = case.answers, [*page.metadata.values()]
+    assert page.shown == [*answers[: case.at], case.part, *answers[case.at :]]
+    failed, kept = metadata[case.at : case.at + 2]
     assert (failed["fallback_attempt"], kept["fallback_attempt"]) == (1, 2)
     assert failed["fallback_call_id"] == kept["fallback_call_id"]
-    latest = {one.metadata.get("fallback_call_id", one.text): one.text for one in shown}
+    told = zip(page.shown, metadata, strict=True)
+    latest = {of.get("fallback_call_id", text): text for text, of in told}
     assert [*latest.values()] == answers
-    assert agent.get_state(config).values["structured_response"].author == authors[1]
+    report = agent.get_state(config).values["structured_response"]
+    assert report.author == (PRIMARY, BACKUP)[case.at]
 
 
 @pytest.mark.parametrize("way", WAYS)
-async def test_an_interrupted_agent_goes_on_from_its_checkpoint(bench: Bench, way: str) -> None:
+async def test_an_interrupted_agent_goes_on_from_its_checkpoint(
+    provider_server: ProviderServer, agent_of: Callable[..., Any], way: str
+) -> None:
     """After `StreamInterrupted` the same thread answers without calling its tools again."""
-    agent = bench.agent(way)
+    agent = agent_of(way)
     case = Case("in a tool's arguments: cut", 1, way, "astream messages")
-    page, config = Page(), bench.open(case)
+    config = script(provider_server, case)
     with pytest.raises(StreamInterrupted):
-        await converse(agent, case.mode, config, page)
-    script(bench.server, DEATHS["never"], None)
+        await Page().converse(agent, case.mode, config)
+    script(provider_server, case._replace(point="never"))
     page = Page()
-    async for item in items_of(agent, case.mode, None, config):
-        page.read(case.mode, item)
-    assert [one.text for one in page.messages.values()] == [whole(PRIMARY, 1)]
-    messages = agent.get_state(config).values["messages"]
-    assert [one.text for one in messages if one.type == "tool"][:-1] == TOOLS
-
-
-REVIEWED = [
-    Case("in the text: cut", 0, "middleware", "invoke streaming=True"),
-    Case("in the text: cut", 1, "chat model", "astream messages"),
-    Case("in a tool's arguments: closed", 1, "middleware", "astream messages"),
-    Case("in a tool's arguments: closed", 0, "chat model", "invoke streaming=True"),
-]
-
-
-@pytest.mark.parametrize("case", REVIEWED, ids=str)
-async def test_the_loop_with_a_middleware_that_asks_the_person(bench: Bench, case: Case) -> None:
-    """`HumanInTheLoopMiddleware` in place of the tool's interrupt changes nothing."""
-    fallback = fallback_at(bench.server, case.way, streaming=case.mode in BEHIND_MODES)
-    agent = agent_of(*fallback, reviewed=True)
-    assert await bench.run(case, agent, reviewed=True) == contract(case)
+    await page.read(agent, case.mode, None, config)
+    assert page.shown == [whole(PRIMARY, 1)]
+    assert results(agent.get_state(config).values) == TOOLS
