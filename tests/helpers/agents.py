@@ -5,21 +5,34 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
+import pytest
 from langchain.agents import create_agent
-from langchain_core.messages import AIMessageChunk
+from langchain.agents.middleware import AgentMiddleware
+from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_core.messages.tool import tool_call_chunk
+from langchain_core.tools import tool
 
 from tests.helpers.chat_models import look_up
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from langchain_core.messages import AIMessage
 
+VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+
+
+def at_once(*made: tuple[str, str, dict[str, Any]]) -> AIMessageChunk:
+    """Answer with calls at once: of each its id, the tool and its arguments."""
+    chunks = [
+        tool_call_chunk(name=name, args=json.dumps(arguments), id=call_id, index=index)
+        for index, (call_id, name, arguments) in enumerate(made)
+    ]
+    return AIMessageChunk(content="", tool_call_chunks=chunks)
+
 
 def calls(name: str, number: int, **arguments: Any) -> AIMessageChunk:
-    call = tool_call_chunk(name=name, args=json.dumps(arguments), id=f"call_{number}", index=0)
-    return AIMessageChunk(content="", tool_call_chunks=[call])
+    return at_once((f"call_{number}", name, arguments))
 
 
 ROUNDS = [calls("look_up", 1, city="Oslo"), calls("look_up", 2, city="Rome"), "done"]
@@ -53,3 +66,56 @@ async def stream(
 def last(state: dict[str, Any]) -> AIMessage:
     message: AIMessage = state["messages"][-1]
     return message
+
+
+def thread(name: str = "t") -> dict[str, Any]:
+    return {"configurable": {"thread_id": name}}
+
+
+class Tool:
+    """A tool that does what it is told to, and counts."""
+
+    def __init__(self, act: Callable[[], Any]) -> None:
+        self.count = 0
+
+        @tool("work")
+        def work(n: int = 0) -> Any:
+            """Work."""
+            self.count += 1
+            return act()
+
+        self.made = work
+
+
+class Around(AgentMiddleware[Any, Any, Any]):
+    """Do something to each request of the model, or to what comes of it."""
+
+    def __init__(
+        self,
+        request: Callable[[Any], Any] = lambda request: request,
+        response: Callable[[Any], Any] = lambda response: response,
+    ) -> None:
+        super().__init__()
+        self.request, self.response = request, response
+
+    def wrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self.response(handler(self.request(request)))
+
+    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
+        return self.response(await handler(self.request(request)))
+
+
+class BeforeModel(AgentMiddleware[Any, Any, Any]):
+    """Change the messages before the agent's model is asked."""
+
+    def __init__(self, change: Callable[[list[Any]], list[Any]]) -> None:
+        super().__init__()
+        self.change = change
+
+    def before_model(self, state: Any, runtime: Any) -> Any:
+        return {"messages": self.change(state["messages"])}
+
+
+def as_a_person(messages: list[Any]) -> list[Any]:
+    """Say something in a person's place after each round of tools that ask nobody."""
+    return [HumanMessage("go on")] if messages[-1].name in {"look_up", "work"} else []

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from contextlib import suppress
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
-from langchain.agents.middleware import AgentMiddleware
 from langchain.agents.middleware.types import ExtendedModelResponse, ModelResponse
 from langchain.agents.structured_output import (
     AutoStrategy,
@@ -33,15 +31,11 @@ from honcho_fallback_langchain import (
     FallbackRunnable,
     ToolLoopGuardMiddleware,
 )
-from tests.helpers.agents import ROUNDS, agent, calls, last, run, stream
+from tests.helpers.agents import ROUNDS, VERBS, Around, agent, calls, last, run, stream
 from tests.helpers.chat_models import alive, chat, dead
 from tests.helpers.chat_runs import Runs
 from tests.helpers.observers import Listener
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 SWITCHABLE = frozenset(FailureKind) - {FailureKind.CANCELLED}
 
 
@@ -49,24 +43,6 @@ class Weather(BaseModel):
     """The weather."""
 
     sky: str
-
-
-class Around(AgentMiddleware[Any, Any, Any]):
-    """Do something around each call of the model."""
-
-    def __init__(self, change: Callable[[Any], Any]) -> None:
-        super().__init__()
-        self.change = change
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return self.change(handler(request))
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        return self.change(await handler(request))
-
-
-def returning(answer: Any, _response: Any) -> Any:
-    return answer
 
 
 @VERBS
@@ -81,7 +57,7 @@ async def test_control_flow_is_no_failure(verb: str, error: Exception) -> None:
         raise error
 
     middleware = FallbackMiddleware(backup, fallback_on=SWITCHABLE, observers=[told])
-    made = agent(primary, middleware, Around(fail))
+    made = agent(primary, middleware, Around(response=fail))
     with suppress(GraphBubbleUp, RuntimeError):  # as LangGraph and Python turn them into
         await run(verb, made)
     assert (len(primary.asked), len(backup.asked)) == (1, 0)
@@ -98,7 +74,7 @@ async def test_an_inner_command_is_kept_and_a_failed_ones_is_not(verb: str) -> N
         return ExtendedModelResponse(response, Command(update=update))
 
     for reset in ("iteration", "turn"):
-        made = agent(dead(), FallbackMiddleware(alive(), reset=reset), Around(note))
+        made = agent(dead(), FallbackMiddleware(alive(), reset=reset), Around(response=note))
         answered = await run(verb, made)
         assert answered["structured_response"] == "from backup"
         assert last(answered).response_metadata["fallback"]["is_fallback"]
@@ -110,9 +86,8 @@ async def test_an_inner_message_is_an_answer(verb: str) -> None:
     cached = AIMessage("from a cache")
     held = ModelResponse(result=[cached])
     for answer in (cached, held):
-        made = agent(
-            alive("primary"), FallbackMiddleware(alive()), Around(partial(returning, answer))
-        )
+        beside = Around(response=lambda _, answer=answer: answer)
+        made = agent(alive("primary"), FallbackMiddleware(alive()), beside)
         answered = await run(verb, made)
         assert last(answered).text == "from a cache"
         assert "fallback" in last(answered).response_metadata
@@ -165,7 +140,7 @@ async def test_an_answer_that_does_not_fit_the_programs_schema_is_the_programs(
     made = agent(primary, FallbackMiddleware(backup), response_format=strategy)
     with pytest.raises(StructuredOutputValidationError):
         await run(verb, made)
-    parsing = Around(lambda response: JsonOutputParser().invoke(response.result[0]))
+    parsing = Around(response=lambda it: JsonOutputParser().invoke(it.result[0]))
     with pytest.raises(OutputParserException):
         await run(verb, agent(primary, FallbackMiddleware(backup), parsing))
     assert (len(primary.asked), len(backup.asked)) == (2, 0)

@@ -19,7 +19,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 from langchain.agents.middleware import (
-    AgentMiddleware,
     HumanInTheLoopMiddleware,
     LLMToolSelectorMiddleware,
     ModelCallLimitMiddleware,
@@ -39,7 +38,7 @@ from honcho_fallback_langchain import (
     FallbackMiddleware,
     ToolLoopGuardMiddleware,
 )
-from tests.helpers.agents import ROUNDS, agent, calls, last, run
+from tests.helpers.agents import ROUNDS, VERBS, Around, agent, calls, last, run, thread
 from tests.helpers.chat_models import alive, chat, dead, look_up
 from tests.helpers.observers import Listener
 
@@ -47,7 +46,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "langchain.md"
-VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 OUTSIDE = pytest.mark.parametrize("outside", [True, False])
 
 
@@ -103,20 +101,6 @@ async def test_model_fallback_inside_and_outside(verb: str) -> None:
     assert len(theirs.asked) == 1
 
 
-class Picking(AgentMiddleware[Any, Any, Any]):
-    """Pick the model of each call at run time, as LangChain's page on dynamic models does."""
-
-    def __init__(self, model: Any) -> None:
-        super().__init__()
-        self.model = model
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(request.override(model=self.model))
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        return await handler(request.override(model=self.model))
-
-
 @VERBS
 @OUTSIDE
 async def test_a_model_that_is_picked_at_run_time(verb: str, outside: bool) -> None:
@@ -127,7 +111,9 @@ async def test_a_model_that_is_picked_at_run_time(verb: str, outside: bool) -> N
     own, picked, backup = alive("own"), dead("picked"), alive("backup")
     listener = Listener()
     fallback = FallbackMiddleware(backup, observers=[listener])
-    stack = ordered(fallback, Picking(picked), outside=outside)
+    # As LangChain's page on dynamic models does.
+    picking = Around(lambda request: request.override(model=picked))
+    stack = ordered(fallback, picking, outside=outside)
     assert last(await run(verb, agent(own, *stack))).text == "from backup"
     assert [len(one.asked) for one in (own, picked, backup)] == [0, 1, 1]
     assert listener.record.attempts[0].target == f"scripted/{'picked' if outside else 'own'}"
@@ -160,10 +146,9 @@ async def test_a_person_in_the_loop(verb: str, outside: bool, reset: Any, asked:
     person = HumanInTheLoopMiddleware({"look_up": True})
     stack = ordered(ours, person, outside=outside)
     made = agent(primary, guard, *stack, checkpointer=InMemorySaver())
-    config = {"configurable": {"thread_id": "t"}}
-    assert "__interrupt__" in await run(verb, made, config=config)
+    assert "__interrupt__" in await run(verb, made, config=thread())
     approval: Command[Any] = Command(resume={"decisions": [{"type": "approve"}]})
-    answered = await run(verb, made, approval, config)
+    answered = await run(verb, made, approval, thread())
     assert [one.type for one in answered["messages"]] == ["human", "ai", "tool", "ai"]
     assert (last(answered).text, len(primary.asked)) == ("done", asked)
     assert {record.outcome for record in heard.records} == {"success"}

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from langchain.agents.middleware import AgentMiddleware, AgentState, SummarizationMiddleware
+from langchain.agents.middleware import AgentState, SummarizationMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
 from langchain_core.tools import tool
@@ -22,14 +22,24 @@ from honcho_fallback.tools import ToolLoopLimits
 from honcho_fallback_langchain import FallbackMiddleware, ToolLoopGuardMiddleware
 from honcho_fallback_langchain._middleware import TURN, TURN_IN_RUN, FallbackState
 from honcho_fallback_langchain._tool_guard import TOOL_LOOP, TOOL_LOOP_IN_RUN
-from tests.helpers.agents import ROUNDS, agent, calls, last, run
+from tests.helpers.agents import (
+    ROUNDS,
+    VERBS,
+    Around,
+    BeforeModel,
+    agent,
+    as_a_person,
+    calls,
+    last,
+    run,
+    thread,
+)
 from tests.helpers.chat_models import Asked, ScriptedChat, alive, chat, dead, gpt, look_up
 from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
     from langchain_core.messages import BaseMessage
 
-VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 RESETS = pytest.mark.parametrize("reset", ["iteration", "turn"])
 
 
@@ -58,13 +68,9 @@ class Turns(Listener):
         return end.outcome
 
 
-def thread(name: str) -> dict[str, Any]:
-    return {"configurable": {"thread_id": name}}
-
-
 def position(made: Any) -> int:
     """Return where the turn stands in the checkpoint."""
-    kept = made.get_state(thread("t")).values.get(TURN, {})
+    kept = made.get_state(thread()).values.get(TURN, {})
     return int(kept.get("position", 0))
 
 
@@ -88,10 +94,10 @@ async def test_a_turn_goes_down_the_chain_step_by_step(verb: str) -> None:
     second = chat("second", *ROUNDS[1:])
     middleware = FallbackMiddleware(first, second, reset="turn")
     made = agent(primary, middleware, checkpointer=InMemorySaver())
-    assert last(await run(verb, made, config=thread("t"))).text == "done"
+    assert last(await run(verb, made, config=thread())).text == "done"
     assert [len(model.asked) for model in (primary, first, second)] == [1, 2, 2]
 
-    assert last(await run(verb, made, config=thread("t"))).text == "first again"
+    assert last(await run(verb, made, config=thread())).text == "first again"
     assert [len(model.asked) for model in (primary, first, second)] == [2, 3, 2]
 
 
@@ -104,11 +110,11 @@ async def test_a_turn_after_an_exhausted_one_has_the_whole_chain(verb: str) -> N
     middleware = FallbackMiddleware(first, second, reset="turn", max_attempts=2)
     made = agent(primary, middleware, checkpointer=InMemorySaver())
     with pytest.raises(FallbackExhausted):
-        await run(verb, made, config=thread("t"))
+        await run(verb, made, config=thread())
     assert [len(model.asked) for model in (primary, first, second)] == [1, 2, 1]
     assert position(made) == 1
 
-    assert last(await run(verb, made, config=thread("t"))).text == "recovered"
+    assert last(await run(verb, made, config=thread())).text == "recovered"
     assert [len(model.asked) for model in (primary, first, second)] == [2, 2, 1]
 
 
@@ -118,13 +124,11 @@ async def test_a_checkpoint_of_a_longer_chain_is_read(verb: str) -> None:
     saver, primary = InMemorySaver(), dead()
     asking = chat("second", calls("ask_user", 1, what="sure?"))
     longer = FallbackMiddleware(dead("first"), asking, reset="turn")
-    await run(
-        verb, agent(primary, longer, tools=[ask_user], checkpointer=saver), config=thread("t")
-    )
+    await run(verb, agent(primary, longer, tools=[ask_user], checkpointer=saver), config=thread())
     backup = chat("backup", "done")
     shorter = FallbackMiddleware(backup, reset="turn")
     made = agent(primary, shorter, tools=[ask_user], checkpointer=saver)
-    assert last(await run(verb, made, Command(resume="yes"), thread("t"))).text == "done"
+    assert last(await run(verb, made, Command(resume="yes"), thread())).text == "done"
     assert len(primary.asked) == 1
 
 
@@ -145,9 +149,9 @@ async def test_what_the_graph_keeps_is_private() -> None:
     counted = {"counts": {"iterations": 2}, "counted": "x"}
     given = {"messages": [("user", "hi")], TURN: {"position": 1}, TOOL_LOOP: counted}
     in_run = {TURN_IN_RUN: True, TOOL_LOOP_IN_RUN: True}
-    paused = await run("invoke", made, {**given, **in_run}, thread("t"))
+    paused = await run("invoke", made, {**given, **in_run}, thread())
     assert (len(primary.asked), position(made)) == (1, 1)
-    answered = await run("invoke", made, Command(resume="yes"), thread("t"))
+    answered = await run("invoke", made, Command(resume="yes"), thread())
     assert (len(primary.asked), position(made), last(answered).text) == (1, 0, "done")
     assert "honcho_fallback" not in str([*paused, *answered])
 
@@ -195,31 +199,15 @@ async def test_an_answer_in_a_schema_ends_a_turn() -> None:
     made = agent(
         dead(), middleware, response_format=ToolStrategy(Sky), checkpointer=InMemorySaver()
     )
-    answered = await run("invoke", made, config=thread("t"))
+    answered = await run("invoke", made, config=thread())
     assert answered["structured_response"] == Sky(colour="grey")
     assert (len(heard.restores), position(made)) == (1, 0)
-
-
-class BeforeModel(AgentMiddleware[Any, Any, Any]):
-    """Change the messages before the agent's model is asked."""
-
-    def __init__(self, change: Any) -> None:
-        super().__init__()
-        self.change = change
-
-    def before_model(self, state: Any, runtime: Any) -> Any:
-        return {"messages": self.change(state["messages"])}
 
 
 def without_person(messages: list[BaseMessage]) -> list[Any]:
     """Take the person's messages out once the model has spoken."""
     kept = [one for one in messages if one.type != "human"]
     return [RemoveMessage(REMOVE_ALL_MESSAGES), *kept] if kept else []
-
-
-def as_a_person(messages: list[BaseMessage]) -> list[Any]:
-    """Say something in a person's place after each round of the one tool."""
-    return [HumanMessage("go on")] if messages[-1].name == "look_up" else []
 
 
 def summarized() -> SummarizationMiddleware:
@@ -242,8 +230,8 @@ async def test_messages_may_change_within_a_turn(verb: str, beside: Any) -> None
         tools=[look_up, ask_user],
         checkpointer=InMemorySaver(),
     )
-    await run(verb, made, config=thread("t"))
-    answered = await run(verb, made, Command(resume="yes"), thread("t"))
+    await run(verb, made, config=thread())
+    answered = await run(verb, made, Command(resume="yes"), thread())
     assert last(answered).text == "done"
     assert (len(primary.asked), len(backup.asked)) == (1, 4)
 
@@ -259,7 +247,7 @@ async def test_a_history_given_anew_is_a_new_turn(verb: str, checkpointer: Any) 
     saver = checkpointer and InMemorySaver()
     made = agent(primary, middleware, tools=tools, checkpointer=saver)
     earlier = [HumanMessage("a"), ROUNDS[0], ToolMessage("rain", tool_call_id="call_1")]
-    config = thread("t") if checkpointer else None
+    config = thread() if checkpointer else None
     with pytest.raises(RuntimeError):
         await run(verb, made, {"messages": [HumanMessage("a")]}, config)
     anew = [RemoveMessage(REMOVE_ALL_MESSAGES), *earlier, AIMessage("b"), HumanMessage("c")]
@@ -340,7 +328,7 @@ async def test_the_calls_of_a_run_are_one_turn(
     guard = [ToolLoopGuardMiddleware()] if guarded else []
     made = agent(model, *guard, middleware, checkpointer=InMemorySaver())
     for _ in range(2):
-        assert last(await run(verb, made, config=thread("t"))).text == "done"
+        assert last(await run(verb, made, config=thread())).text == "done"
     assert len(observer.ids) == 6
     assert observer.outcome_of(*observer.ids[:3]) == "completed"
     assert observer.outcome_of(*observer.ids[3:]) == "completed"
@@ -362,7 +350,7 @@ async def test_an_interrupt_and_what_resumes_it_are_one_turn(verb: str, reset: A
         middleware = FallbackMiddleware(backup, reset=reset, observers=[observer])
         made = agent(primary, middleware, tools=[ask_user], checkpointer=saver)
         agents.append(made)
-        state = await run(verb, made, given, thread("t"))
+        state = await run(verb, made, given, thread())
         assert len(observer.ends) == ends
         assert ("__interrupt__" in state) == (ends == 0)
         assert "__interrupt__" in state or last(state).text == ("done" if ends == 1 else "next")
@@ -373,18 +361,11 @@ async def test_an_interrupt_and_what_resumes_it_are_one_turn(verb: str, reset: A
     assert observer.outcome_of(first, resumed) == observer.outcome_of(other) == "completed"
 
 
-class Pausing(AgentMiddleware[Any, Any, Any]):
+def pause(request: Any) -> Any:
     """Ask a person before the model is asked a second time."""
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        if request.messages[-1].type == "tool":
-            interrupt("sure?")
-        return handler(request)
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        if request.messages[-1].type == "tool":
-            interrupt("sure?")
-        return await handler(request)
+    if request.messages[-1].type == "tool":
+        interrupt("sure?")
+    return request
 
 
 @VERBS
@@ -394,10 +375,10 @@ async def test_a_call_that_pauses_ends_no_turn(verb: str, reset: Any) -> None:
     observer = Turns()
     primary = chat("primary", calls("look_up", 1, city="Oslo"), "done")
     middleware = FallbackMiddleware(alive(), reset=reset, observers=[observer])
-    made = agent(primary, middleware, Pausing(), checkpointer=InMemorySaver())
-    assert "__interrupt__" in await run(verb, made, config=thread("t"))
+    made = agent(primary, middleware, Around(pause), checkpointer=InMemorySaver())
+    assert "__interrupt__" in await run(verb, made, config=thread())
     assert observer.ends == []
-    assert last(await run(verb, made, Command(resume="yes"), thread("t"))).text == "done"
+    assert last(await run(verb, made, Command(resume="yes"), thread())).text == "done"
     assert len(observer.ids) == 3
     assert observer.outcome_of(*observer.ids) == "completed"
 
@@ -419,13 +400,13 @@ async def test_a_failed_run_s_turn_has_failed(verb: str, reset: Any) -> None:
         checkpointer=InMemorySaver(),
     )
     with pytest.raises(FallbackExhausted):
-        await run(verb, made, config=thread("t"))
+        await run(verb, made, config=thread())
     assert observer.outcome_of(*observer.ids) == "failed"
-    await run(verb, made, "again", thread("t"))
+    await run(verb, made, "again", thread())
     with pytest.raises(RuntimeError, match="a bug"):
-        await run(verb, made, "and again", thread("t"))
+        await run(verb, made, "and again", thread())
     assert len(observer.ends) == 2
-    await run(verb, made, "once more", thread("t"))
+    await run(verb, made, "once more", thread())
     *_, answered, broken, other = observer.ids
     outcomes = [observer.outcome_of(one) for one in (answered, broken, other)]
     assert outcomes == ["completed", "cancelled", "completed"]
@@ -478,7 +459,7 @@ async def test_a_turn_around_the_run_wins(verb: str, reset: Any, through: str) -
     primary, backup = dead(), chat("backup", *ROUNDS, *ROUNDS)
     middleware = FallbackMiddleware(backup, reset=reset, observers=[observer])
     made = agent(primary, middleware, checkpointer=InMemorySaver())
-    config = thread("t")
+    config = thread()
     turn = middleware.turn()
     if through == "config":
         config["configurable"]["fallback_turn"] = turn
@@ -494,7 +475,7 @@ async def test_a_turn_around_the_run_wins(verb: str, reset: Any, through: str) -
     assert len(observer.ids) == 6
     assert observer.outcome_of(turn.turn_id) == "completed"
     assert len(observer.ends) == 1
-    assert "honcho_fallback_turn" not in made.get_state(thread("t")).values
+    assert "honcho_fallback_turn" not in made.get_state(thread()).values
     asked, lasts = len(primary.asked), reset == "turn"
     assert (asked, turn.position, len(observer.restores)) == ((1, 1, 1) if lasts else (6, 0, 0))
     await run(verb, made, config=thread("u"))

@@ -6,12 +6,11 @@ import json
 from typing import TYPE_CHECKING, Any, Literal
 
 import pytest
-from langchain.agents.middleware import AgentMiddleware
 from langchain_anthropic.middleware import AnthropicPromptCachingMiddleware
 from langchain_core.messages import HumanMessage, SystemMessage
 
 from honcho_fallback_langchain import FallbackMiddleware
-from tests.helpers.agents import agent, last, run
+from tests.helpers.agents import VERBS, Around, agent, last, run
 from tests.helpers.chat_models import look_up, model_at, serve
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules
@@ -26,8 +25,6 @@ if TYPE_CHECKING:
 
 # Single calls outside of turns are meant to stand alone here.
 pytestmark = pytest.mark.filterwarnings("ignore:.*has no effect outside of a turn:UserWarning")
-
-VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 
 
 @VERBS
@@ -49,20 +46,6 @@ HOSTED: dict[str, Json] = {
 }
 
 
-class Changing(AgentMiddleware[Any, Any, Any]):
-    """Change each request, as users' middleware does."""
-
-    def __init__(self, change: Callable[[Any], Json]) -> None:
-        super().__init__()
-        self.change = change
-
-    def wrap_model_call(self, request: Any, handler: Any) -> Any:
-        return handler(request.override(**self.change(request)))
-
-    async def awrap_model_call(self, request: Any, handler: Any) -> Any:
-        return await handler(request.override(**self.change(request)))
-
-
 @pytest.mark.parametrize(
     ("name", "choice", "translated"),
     [
@@ -78,7 +61,7 @@ def test_tools_of_the_agents_provider_stay_there(
     """Another provider is given the functions alone, and the choice among them in its words."""
     down = serve(providers, name, status=503)
     backup = serve(providers, "anthropic" if name == "openai" else "openai", "hi")
-    choosing = Changing(lambda _: {"tool_choice": choice})
+    choosing = Around(lambda request: request.override(tool_choice=choice))
     middlewares = [choosing, FallbackMiddleware(model_at(backup))]
     made = agent(model_at(down), *middlewares, tools=[HOSTED[name], look_up])
     assert last(made.invoke({"messages": [("user", "hi")]})).text == "hi"
@@ -156,7 +139,9 @@ async def test_a_tool_loop_that_switches_in_its_second_round(
     backup = Party(providers, other, [CALLS[other](2, "Rome")])
     fallback = FallbackMiddleware(backup.model)
     given = {**SETTINGS[name], "temperature": 1.0}
-    setting = Changing(lambda one: {"model_settings": {**one.model_settings, **given}})
+    setting = Around(
+        lambda request: request.override(model_settings={**request.model_settings, **given})
+    )
     stack = [caching(), setting, fallback] if order == "caching outside" else [fallback, caching()]
     made = agent(primary.model, *stack, system_prompt="Be brief.")
     answered = await run(verb, made)

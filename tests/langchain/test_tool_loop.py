@@ -11,12 +11,10 @@ from langchain.agents.middleware import AgentMiddleware, ToolCallLimitMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import (
     AIMessage,
-    AIMessageChunk,
     HumanMessage,
     RemoveMessage,
     ToolMessage,
 )
-from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.tools import InjectedToolCallId, ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
@@ -37,14 +35,25 @@ from honcho_fallback_langchain import (
     ToolLoopGuardMiddleware,
 )
 from honcho_fallback_langchain._tool_guard import FAILURE, TERMINAL, TOOL_LOOP
-from tests.helpers.agents import agent, calls, last, run, stream
+from tests.helpers.agents import (
+    VERBS,
+    BeforeModel,
+    Tool,
+    agent,
+    as_a_person,
+    at_once,
+    calls,
+    last,
+    run,
+    stream,
+    thread,
+)
 from tests.helpers.chat_models import chat, dead
 from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 SECRET = "sk-proj-abcdefghijklmnop1234"  # gitleaks:allow
 
 
@@ -52,21 +61,6 @@ class Sky(BaseModel):
     """The sky."""
 
     colour: str
-
-
-class Tool:
-    """A tool that does what it is told to, and counts."""
-
-    def __init__(self, act: Callable[[], Any]) -> None:
-        self.count = 0
-
-        @tool("work")
-        def work(n: int = 0) -> Any:
-            """Work."""
-            self.count += 1
-            return act()
-
-        self.made = work
 
 
 def raising(error: BaseException) -> Tool:
@@ -86,19 +80,6 @@ def returning(answer: Any) -> Tool:
 def work(*numbers: int) -> list[Any]:
     """Make an answer for each number, which calls the tool with it."""
     return [calls("work", at, n=number) for at, number in enumerate(numbers)]
-
-
-def both(*names: str) -> AIMessageChunk:
-    """Make an answer that calls several tools at once."""
-    made = [
-        tool_call_chunk(name=name, args='{"n": 1}', id=f"both_{at}", index=at)
-        for at, name in enumerate(names)
-    ]
-    return AIMessageChunk(content="", tool_call_chunks=made)
-
-
-def thread(name: str = "t") -> dict[str, Any]:
-    return {"configurable": {"thread_id": name}}
 
 
 def results(answered: dict[str, Any]) -> list[ToolMessage]:
@@ -258,7 +239,12 @@ async def test_it_stands_on_either_side_of_the_fallbacks(
 async def test_the_iteration_cap_ends_the_run(verb: str) -> None:
     """OH-023: the cap counts rounds of calls; every call has an answer, so providers take it."""
     busy = returning("fine")
-    model = chat("m", *work(1, 2), both("work", "work"), "fine again")
+    model = chat(
+        "m",
+        *work(1, 2),
+        at_once(("both_0", "work", {"n": 1}), ("both_1", "work", {"n": 1})),
+        "fine again",
+    )
     guard = ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=2))
     made = agent(model, guard, tools=[busy.made], checkpointer=InMemorySaver())
     answered = await run(verb, made, config=thread())
@@ -366,14 +352,6 @@ async def test_the_counts_survive_an_interrupt(verb: str) -> None:
     assert results(answered)[2].status == "success"
 
 
-class AsAPerson(AgentMiddleware[Any, Any, Any]):
-    """Say something in a person's place after each round of tools."""
-
-    def before_model(self, state: Any, runtime: Any) -> Any:
-        is_result = isinstance(state["messages"][-1], ToolMessage)
-        return {"messages": [HumanMessage("go on")] if is_result else []}
-
-
 @VERBS
 async def test_a_turn_ends_with_what_a_person_says(verb: str) -> None:
     """Not with what a middleware says, and with what is said instead of an answer to a pause.
@@ -382,7 +360,10 @@ async def test_a_turn_ends_with_what_a_person_says(verb: str) -> None:
     """
     failing = raising(ValueError("odd"))
     said = agent(
-        chat("m", *work(1, 1, 1)), AsAPerson(), ToolLoopGuardMiddleware(), tools=[failing.made]
+        chat("m", *work(1, 1, 1)),
+        BeforeModel(as_a_person),
+        ToolLoopGuardMiddleware(),
+        tools=[failing.made],
     )
     assert reason(await run(verb, said)) == "identical_failures"
 
