@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import os
 import sys
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +23,8 @@ from honcho_fallback import AnswerRejected, Failure, FailureKind, FallbackExhaus
 from honcho_fallback_openai_agents import FallbackModel as AgentsModel
 from honcho_fallback_pydantic_ai import FallbackModel as PydanticModel
 
-ALL_FAILED = "All models from FallbackModel failed"
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine
+    from collections.abc import AsyncGenerator, Coroutine, Iterator
 
 OURS = os.environ.get("JUDGED") != "theirs"
 # Their conftest imports it for tests of the command line.
@@ -43,6 +43,18 @@ def at_once(coroutine: Coroutine[Any, Any, bool]) -> bool:
     except StopIteration as end:
         return bool(end.value)
     raise AssertionError("a predicate of errors that waits")
+
+
+@contextmanager
+def their_group() -> Iterator[None]:
+    """Raise their group where ours says that nobody answered, as if ours had never been."""
+    try:
+        yield
+    except FallbackExhausted as group:
+        errors = group.exceptions
+    else:
+        return
+    raise FallbackExceptionGroup("All models from FallbackModel failed", errors)
 
 
 class Translated(PydanticModel):
@@ -68,21 +80,14 @@ class Translated(PydanticModel):
         super().__init__(first, *others, **options)
 
     async def request(self, *args: Any, **kwargs: Any) -> ModelResponse:
-        try:
+        with their_group():
             return await super().request(*args, **kwargs)
-        except FallbackExhausted as group:
-            errors = group.exceptions
-        raise FallbackExceptionGroup(ALL_FAILED, errors)
 
     @asynccontextmanager
     async def request_stream(self, *args: Any, **kwargs: Any) -> AsyncGenerator[Any]:
-        try:
+        with their_group():
             async with super().request_stream(*args, **kwargs) as stream:
                 yield stream
-                return
-        except FallbackExhausted as group:
-            errors = group.exceptions
-        raise FallbackExceptionGroup(ALL_FAILED, errors)
 
 
 class Calling(agents.Model):
@@ -98,29 +103,23 @@ class Calling(agents.Model):
         return self.function()
 
 
-def between(function: Any) -> tuple[Any, list[Any]]:
-    """Return a chain of one over a function, and what it is asked with."""
+def between(function: Any, verb: str) -> Any:
+    """Return what asks a chain of one over a function."""
     chain = AgentsModel(Calling(function), attempts_per_target=1, check_responses=False)
     settings, tracing = agents.ModelSettings(), agents.ModelTracing.DISABLED
-    return chain, [None, "hi", settings, [], None, [], tracing]
+    return partial(getattr(chain, verb), None, "hi", settings, [], None, [], tracing)
 
 
-async def get_response_with_retry(*, get_response: Any, **options: Any) -> Any:
+def get_response_with_retry(*, get_response: Any, **options: Any) -> Any:
     """Let the Runner's retries ask a chain of ours that asks the test's function."""
-    chain, request = between(get_response)
-
-    async def ask() -> Any:
-        return await chain.get_response(*request)
-
-    return await model_retry.get_response_with_retry(get_response=ask, **options)
+    ask = between(get_response, "get_response")
+    return model_retry.get_response_with_retry(get_response=ask, **options)
 
 
 def stream_response_with_retry(*, get_stream: Any, **options: Any) -> Any:
     """Do the same for a stream."""
-    chain, request = between(get_stream)
-    return model_retry.stream_response_with_retry(
-        get_stream=lambda: chain.stream_response(*request), **options
-    )
+    ask = between(get_stream, "stream_response")
+    return model_retry.stream_response_with_retry(get_stream=ask, **options)
 
 
 def agent(*args: Any, **kwargs: Any) -> Any:

@@ -1,4 +1,4 @@
-"""The examples and the pages of the two frameworks, as their users run them."""
+"""The pages of the two frameworks, as their users run them."""
 
 from __future__ import annotations
 
@@ -7,24 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.examples.test_examples import EXAMPLES, ONE_SWITCH, run, run_example
+from tests.examples.test_examples import EXAMPLES, run
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from tests.helpers.provider import ProviderServer, SeenRequest
-
-REQUESTS = {"agents_sdk": f"{ONE_SWITCH}, {ONE_SWITCH}", "pydantic_agent": ONE_SWITCH}
-
-
-@pytest.mark.timeout(180)
-@pytest.mark.parametrize("name", REQUESTS)
-def test_the_fallback_answers_after_one_request_to_a_dead_primary(name: str) -> None:
-    """The last line says what the simulated providers saw."""
-    printed = run_example(name)
-    assert "Good morning!" in printed
-    assert f"Requests at the simulated providers: {REQUESTS[name]}" in printed
 
 
 def down_but_for_the_small_one(request: SeenRequest) -> Reply:

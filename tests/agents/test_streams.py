@@ -26,17 +26,12 @@ DONE = "data: [DONE]"
 INCOMPLETE = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 
 
-def chat_delta(finish: str | None = None, **delta: Any) -> str:
-    """Write an event that adds something to a completion, or ends it."""
-    return wire.event(wire.chat_chunk(delta, finish))
-
-
 def chat_call_pieces(name: str, *pieces: str) -> list[str]:
     """Write the events of a tool call whose arguments come in pieces."""
     function: dict[str, Any] = {"name": name, "arguments": ""}
     calls = [{"index": 0, "id": "lost", "type": "function", "function": function}]
     calls += [{"index": 0, "function": {"arguments": piece}} for piece in pieces]
-    return [chat_delta(role="assistant", tool_calls=[call]) for call in calls]
+    return [wire.event(wire.part(role="assistant", tool_calls=[call])) for call in calls]
 
 
 def response_end(*items: wire.Json, kind: str = "completed", **fields: Any) -> str:
@@ -47,7 +42,7 @@ def response_end(*items: wire.Json, kind: str = "completed", **fields: Any) -> s
 
 # Streams without a word, and who answers: the primary's '' is an answer, silence is none.
 SILENT: dict[str, tuple[str, list[str], bool]] = {
-    "an empty text": ("chat", [wire.chat_word(""), chat_delta("stop"), DONE], True),
+    "an empty text": ("chat", [wire.chat_word(""), wire.event(wire.part("stop")), DONE], True),
     "no output": ("responses", wire.responses_events(wire.responses_answer()), True),
     "no event": ("chat", [], False),
     "the end alone": ("chat", [DONE], False),

@@ -24,7 +24,6 @@ if TYPE_CHECKING:
 EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 MODULES = sorted(EXAMPLES.rglob("*.py"))
 SHARED = {"__main__", "endpoints", "simulated"}
-AGENTS = {"agents_sdk", "pydantic_agent"}  # where their frameworks are: tests/agents
 NO_SERVER = {"chat_page", "demo", "service"}  # each has tests of its own
 KEYS = {"nous_key"}  # tests/honcho/test_loaded_credentials.py
 LOADED = {"litellm_proxy/production_handler"}  # by a Proxy: tests/litellm/test_proxy_load.py
@@ -43,6 +42,9 @@ REQUESTS = {
     "own_loop": ONE_SWITCH,
     "raw_sdk": ONE_SWITCH,
 }
+# Where their frameworks are: the lowest releases of the others stand beside neither.
+AGENTS = {"agents_sdk": f"{ONE_SWITCH}, {ONE_SWITCH}", "pydantic_agent": ONE_SWITCH}
+REQUESTS |= AGENTS if find_spec("agents") and find_spec("pydantic_ai") else {}
 PROXY_PACKAGES = ("apscheduler", "fastapi_sso", "uvicorn", "soundfile")
 
 # A process that imports LangChain or LiteLLM, on a machine that may be busy.
@@ -85,8 +87,8 @@ def run_example(name: str, **more: str) -> list[str]:
 def test_every_example_is_tested() -> None:
     """An example without a row here would run for nobody."""
     names = {path.relative_to(EXAMPLES).with_suffix("").as_posix() for path in MODULES}
-    others = FRAMEWORKS | DURABLE | AGENTS | KEYS
-    assert names == {*REQUESTS} | NO_SERVER | LOADED | SHARED | others
+    others = FRAMEWORKS | DURABLE | KEYS
+    assert names == {*REQUESTS, *AGENTS} | NO_SERVER | LOADED | SHARED | others
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
