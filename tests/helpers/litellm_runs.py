@@ -65,26 +65,42 @@ def run_async(coroutine: Coroutine[Any, Any, Any]) -> Any:
     return asyncio.run(inside())
 
 
-def ask_in(way: str, router: Any, method: str = "completion", **options: Any) -> Any:
+def ask_in(
+    way: str,
+    router: Any,
+    method: str = "completion",
+    received: list[Any] | None = None,
+    **options: Any,
+) -> Any:
     """Ask a Router, for a completion where nothing else is said; a stream is a list of chunks.
 
     Args:
         way: ``sync``, ``async`` or ``sync in a loop``.
         router: Who is asked.
         method: Which of its endpoints, without the a of those for a task.
+        received: Where the chunks of a stream go as they come; the stream itself is returned.
         options: Of the request.
     """
     options = {**(ASKED if method == "completion" else {"model": ASKED["model"]}), **options}
+    chunks: list[Any] = [] if received is None else received
 
     def in_a_thread() -> Any:
         answer = getattr(router, method)(**options)
-        return [*answer] if options.get("stream") else answer
+        if not options.get("stream"):
+            return answer
+        for one in answer:
+            chunks.append(one)  # noqa: PERF402 # what came before an error counts
+        return chunks if received is None else answer
 
     async def inside() -> Any:
         if way != "async":
             return in_a_thread()
         answer = await getattr(router, f"a{method}")(**options)
-        return [one async for one in answer] if options.get("stream") else answer
+        if not options.get("stream"):
+            return answer
+        async for one in answer:
+            chunks.append(one)  # noqa: PERF401 # what came before an error counts
+        return chunks if received is None else answer
 
     return in_a_thread() if way == "sync" else run_async(inside())
 

@@ -11,7 +11,7 @@ from typing import Any
 import litellm
 import pytest
 
-from tests.helpers.litellm_runs import ASKED, run_async
+from tests.helpers.litellm_runs import ASKED, ask_in, run_async, text_of
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def asked(bench: Any, mode: str) -> str:
     """Ask once, and say who was asked and what came out."""
     router = router_of(bench, mode)
     try:
-        said = run_async(router.acompletion(**ASKED)).choices[0].message.content
+        said = text_of(ask_in("async", router))
     except Exception as error:  # noqa: BLE001 # its name is what is documented
         said = type(error).__name__
     return f"{' '.join(bench.providers.order)}: {said}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from functools import partial
 from typing import Any
 
 import httpx
@@ -19,7 +20,7 @@ from honcho_fallback import (
 )
 from honcho_fallback_litellm import FallbackProxyHandler
 from tests.helpers.later import AtOnce, Later
-from tests.helpers.litellm_runs import ASKED, run_async
+from tests.helpers.litellm_runs import ASKED, ask_in
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_word as word
 
@@ -206,7 +207,7 @@ def test_litellms_timeout_comes_before_the_policys(
         return real(seconds)
 
     monkeypatch.setattr(asyncio, "timeout", noted)
-    run_async(router.acompletion(**ASKED, stream=stream))
+    ask_in("async", router, stream=stream)
     assert limits[0] == bound
 
 
@@ -215,20 +216,20 @@ def stay(name: str, said: object, **more: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("config", "method", "asked"),
+    ("config", "way", "method", "asked"),
     [
-        (FallbackConfig(replay="safe"), "completion", {}),
-        (FallbackConfig(replay="safe"), "acompletion", {}),
-        (FallbackConfig(must_not_degrade=True), "acompletion", {}),
-        (FallbackConfig(wait=0), "acompletion", stay("metadata", True)),
-        (FallbackConfig(wait=0), "completion", stay("metadata", "true")),
+        (FallbackConfig(replay="safe"), "sync", "completion", {}),
+        (FallbackConfig(replay="safe"), "async", "completion", {}),
+        (FallbackConfig(must_not_degrade=True), "async", "completion", {}),
+        (FallbackConfig(), "async", "completion", stay("metadata", True)),
+        (FallbackConfig(), "sync", "completion", stay("metadata", "true")),
         # Responses have metadata of their own beside LiteLLM's; either may say so.
-        (FallbackConfig(wait=0), "aresponses", stay("metadata", True, litellm_metadata={})),
-        (FallbackConfig(wait=0), "aresponses", stay("litellm_metadata", "true")),
+        (FallbackConfig(), "async", "responses", stay("metadata", True, litellm_metadata={})),
+        (FallbackConfig(), "async", "responses", stay("litellm_metadata", "true")),
     ],
 )
 def test_what_is_for_the_primary_alone_is_never_the_fallbacks(
-    config: FallbackConfig, method: str, asked: Any, bench: Any
+    config: FallbackConfig, way: str, method: str, asked: Any, bench: Any
 ) -> None:
     """Not the chain's fallback and not LiteLLM's own, for all calls or as one request says.
 
@@ -237,14 +238,10 @@ def test_what_is_for_the_primary_alone_is_never_the_fallbacks(
     """
     bench["primary"].fail(500)
     router, listener = bench.with_a_spare(config)
-
-    async def ask(**asked: Any) -> Any:
-        question = {"input": "hello"} if method == "aresponses" else ASKED
-        answer = getattr(router, method)(**{"model": "deriver", **question, **asked})
-        return await answer if method.startswith("a") else answer
-
+    question: Any = {"input": "hello"} if method == "responses" else {}
+    ask = partial(ask_in, way, router, method, **question)
     with pytest.raises(openai.APIError) as caught:
-        run_async(ask(**asked))
+        ask(**asked)
     assert {*bench.order} == {"primary"}
     assert vars(caught.value)["record"] == listener.record
     if config.replay == "safe":
@@ -253,7 +250,7 @@ def test_what_is_for_the_primary_alone_is_never_the_fallbacks(
     assert listener.record.untried == (("backup", "the call must not degrade"),)
     assert "must_not_degrade" not in str([one.body for one in bench["primary"].requests])
     if asked:
-        run_async(ask())
+        ask()
         assert listener.records[-1].answered_by == "backup"
 
 

@@ -11,9 +11,7 @@ import pytest
 
 from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_litellm import FallbackProxyHandler, FallbackRoutingStrategy
-from tests.helpers.litellm_runs import ASKED
-
-MESSAGES = [{"role": "user", "content": "hello"}]
+from tests.helpers.litellm_runs import ASKED, ask_in
 
 
 def errors_in(caplog: pytest.LogCaptureFixture) -> list[str]:
@@ -59,7 +57,7 @@ def test_a_mistake_spoils_its_own_group_only(
     assert line.startswith("group spoilt is no chain, LiteLLM routes it: ")
     assert f"model_info.fallback_rank: {problem}" in line
 
-    router.completion(model="spoilt", messages=MESSAGES)
+    ask_in("sync", router, model="spoilt")
     assert not listener.starts
     assert len(errors_in(caplog)) == 1
 
@@ -149,7 +147,7 @@ def test_a_deployment_that_comes_later_with_a_mistake_spoils_its_group_until_it_
         assert line.startswith("group deriver is no chain")
         assert "'2' of late" in line
 
-        ask(router, "completion", model="other", messages=MESSAGES)
+        ask(router, model="other")
         router.delete_deployment(id="late")
         ask(router)
         assert len(listener.starts) == 2 * number
@@ -181,7 +179,7 @@ def test_each_team_has_its_own_ranks(
         bench[name].fail(500)
     for team in ("x", "y"):
         metadata = {"user_api_key_team_id": team}
-        ask(router, "completion", model="public", messages=MESSAGES, metadata=metadata)
+        ask(router, model="public", metadata=metadata)
     assert bench.order == ["x0", "x1", "y0", "y1"]
 
 
@@ -203,7 +201,7 @@ def test_a_mistake_of_one_team_is_not_the_others(
     for _ in range(2):
         for team in ("x", "y", "z", None):
             metadata = {"user_api_key_team_id": team}
-            router.completion(model="shared", messages=MESSAGES, metadata=metadata)
+            ask_in("sync", router, model="shared", metadata=metadata)
     assert len(listener.starts) == 4
     assert len(errors_in(caplog)) == 2
 
@@ -221,7 +219,7 @@ def test_a_spoilt_group_is_logged_once_whatever_it_is_called(
     del models[-1]["model_info"]["id"]  # then the model names it
     router, listener = bench.managed(models=models, model_group_alias={"fast": "spoilt"})
     for name in ("fast", "spoilt", "openai/gpt-4o", "openai/gpt-4o-mini"):
-        router.completion(model=name, messages=MESSAGES)
+        ask_in("sync", router, model=name)
     assert not listener.starts
     assert [line.partition(" is no chain")[0] for line in errors_in(caplog)] == [
         "group spoilt",
@@ -241,7 +239,7 @@ def test_a_wildcard_group_is_a_chain(
     router, listener = bench.managed(models=models)
     assert "openai/*: openai/* -> hosted_vllm/*;" in caplog.text
     bench["w0"].fail(500)
-    ask(router, "completion", model="openai/gpt-4o", messages=MESSAGES)
+    ask(router, model="openai/gpt-4o")
     assert bench.order == ["w0", "w1"]
     assert [one.model for one in listener.starts[0].chain] == ["gpt-4o", "gpt-4o"]
 

@@ -12,10 +12,8 @@ import pytest
 
 from honcho_fallback import FallbackConfig
 from honcho_fallback_litellm._router import Rotation
-from tests.helpers.litellm_runs import ASKED, run_async, text_of
+from tests.helpers.litellm_runs import ASKED, ask_in, text_of
 from tests.helpers.provider import Reply
-
-MESSAGES = [{"role": "user", "content": "hello"}]
 
 
 @pytest.mark.parametrize(
@@ -99,13 +97,13 @@ def test_a_pin_does_not_change_the_order(bench: Any, ask: Any) -> None:
         optional_pre_call_checks=["session_affinity"],
         cooldown_time=60,
     )
-    pinned: dict[str, Any] = {"messages": MESSAGES, "metadata": {"session_id": "s"}}
-    run_async(router.acompletion(model="third", **pinned))
+    pinned = {"session_id": "s"}
+    ask_in("async", router, model="third", metadata=pinned)
     bench["first"].fail(429)
     bench["second"].fail(500)
 
     for _ in range(2):
-        ask(router, "completion", model="deriver", **pinned)
+        ask(router, metadata=pinned)
 
     assert bench.order == ["third", "first", "second", "third", "second", "third"]
 
@@ -130,7 +128,7 @@ def test_whoever_stands_behind_pins_is_asked_in_its_turn(
     # The first pin of a key stays when one of its sessions is pinned elsewhere.
     pins = [("second", key), ("first", key | session)][-len(checks) :]
     for name, metadata in pins:
-        run_async(router.acompletion(model=name, messages=MESSAGES, metadata={**metadata}))
+        ask_in("async", router, model=name, metadata={**metadata})
         bench[name].fail(500)
 
     order = ["first", "second", "third"][: len(pins) + 1]
@@ -145,7 +143,7 @@ def test_to_look_behind_a_pin_takes_nothing_from_the_request(bench: Any, ask: An
     key = f"litellm_enc:{mark};secret"
     reasoning = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": key}
 
-    ask(router, "responses", model="deriver", input=[reasoning, *MESSAGES])
+    ask(router, "responses", input=[reasoning, *ASKED["messages"]])
 
     (asked,) = bench["primary"].requests
     assert asked.body["input"][0]["encrypted_content"] == "secret"
@@ -163,7 +161,7 @@ def test_an_unmanaged_group_stays_litellms(bench: Any, ask: Any) -> None:
     router, listener = bench.managed(models=models, num_retries=0)
 
     with pytest.raises(litellm.BadRequestError) as caught:
-        ask(router, "completion", model="others", messages=MESSAGES)
+        ask(router, model="others")
 
     assert len(bench.order) == 1
     assert not hasattr(caught.value, "record")
@@ -232,7 +230,7 @@ def test_a_chain_in_a_list_is_asked_for_who_may_ask_it(check: str, bench: Any) -
         models=models, fallbacks=[{"deriver": ["others"]}], **{check: nobody}
     )
     with pytest.raises(litellm.InternalServerError):
-        run_async(router.acompletion(**ASKED))
+        ask_in("async", router)
     assert asked == ["others"]
     assert bench.order == ["primary"]
 

@@ -602,13 +602,10 @@ def test_each_endpoint_answers_alike(method: str, failing: tuple[str, ...], twin
     for router in twins.each(
         replies, PAIR, per_deployment={key: {"model": model} for key in PAIR}
     ):
-
-        async def inside(router: Any = router) -> Any:
-            answer = getattr(router, method)(model="deriver", **copy.deepcopy(request))
-            return await answer if method.startswith("a") else answer
-
+        way = "async" if method.startswith("a") else "sync in a loop"
         try:
-            kind = type(run_async(inside())).__name__
+            answer = ask_in(way, router, method.removeprefix("a"), **copy.deepcopy(request))
+            kind = type(answer).__name__
         except Exception as error:  # noqa: BLE001 # its name is compared
             kind = outcome_of(error)
         seen.append((kind, [*twins.providers.order]))
@@ -693,17 +690,7 @@ def test_a_stream_has_the_chunks_that_were_asked_for(usage: Any, twins: Twins) -
 @pytest.mark.parametrize("way", ["sync", "async"])
 def test_a_stream_is_what_litellms_callers_know(way: str, twins: Twins) -> None:
     """Its class and its attributes are LiteLLM's."""
-
-    async def inside(of: Any) -> Any:
-        if way == "sync":
-            stream = of.completion(**ASKED, stream=True)
-            assert [*stream]
-        else:
-            stream = await of.acompletion(**ASKED, stream=True)
-            assert [one async for one in stream]
-        return stream
-
-    theirs, ours = (run_async(inside(router)) for router in twins.each({}))
+    theirs, ours = (ask_in(way, one, received=[], stream=True) for one in twins.each({}))
     assert isinstance(ours, CustomStreamWrapper) == isinstance(theirs, CustomStreamWrapper)
     assert vars(theirs).keys() <= vars(ours).keys()
     assert ours.model == theirs.model

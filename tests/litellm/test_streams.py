@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from contextlib import nullcontext
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import litellm
@@ -13,7 +14,7 @@ import pytest
 from honcho_fallback import AnswerRejected, FallbackPolicy, Target, classify
 from honcho_fallback_litellm._responses import events_of
 from tests.helpers import wire
-from tests.helpers.litellm_runs import ASKED, run_async
+from tests.helpers.litellm_runs import ASKED, ask_in, run_async, text_of
 from tests.helpers.observers import ContentListener
 from tests.helpers.provider import Reply
 from tests.helpers.wire import CHAT_USAGE, COUNTS, MESSAGE_COUNTS
@@ -35,41 +36,13 @@ def error_event(kind: str, code: str | None = None) -> str:
     return wire.event(wire.openai_error(kind=kind, code=code))
 
 
-@pytest.fixture(params=["sync", "async", "sync in a loop"])
-def read(request: pytest.FixtureRequest) -> Any:
-    """Read a stream to its end; ``read(router, received)`` appends to a list as it goes."""
-
-    def sync(router: Any, received: list[Any], **options: Any) -> Any:
-        stream = router.completion(**ASKED, stream=True, **options)
-        for chunk in stream:
-            received.append(chunk)  # noqa: PERF402 # what came before an error counts
-        return stream
-
-    async def inside(router: Any, received: list[Any], **options: Any) -> Any:
-        if request.param == "sync in a loop":
-            return sync(router, received, **options)
-        stream = await router.acompletion(**ASKED, stream=True, **options)
-        async for chunk in stream:
-            received.append(chunk)  # noqa: PERF401 # what came before an error counts
-        return stream
-
-    if request.param == "sync":
-        return sync
-    return lambda *args, **options: run_async(inside(*args, **options))
-
-
 def needs_the_proxys_packages() -> None:
     """Skip where LiteLLM's streams of Messages lack what they import."""
     for needed in ("soundfile", "backoff"):
         pytest.importorskip(needed, reason="one of the Proxy's packages")
 
 
-def said(chunks: list[Any]) -> str:
-    """Join what the chunks say."""
-    return "".join(chunk.choices[0].delta.content or "" for chunk in chunks if chunk.choices)
-
-
-def test_a_stream_that_works_is_left_alone(bench: Any, read: Any) -> None:
+def test_a_stream_that_works_is_left_alone(bench: Any, ask: Any) -> None:
     """The caller gets LiteLLM's own class of stream and each of its chunks.
 
     What it cost is asked for, for the record, and not shown to a caller who did not ask. LiteLLM
@@ -77,9 +50,9 @@ def test_a_stream_that_works_is_left_alone(bench: Any, read: Any) -> None:
     """
     router, listener = bench.managed()
     chunks: list[Any] = []
-    stream = read(router, chunks)
+    stream = ask(router, received=chunks, stream=True)
     assert isinstance(stream, litellm.CustomStreamWrapper)
-    assert said(chunks) == "hello from primary"
+    assert text_of(chunks) == "hello from primary"
     assert chunks[-1].choices[0].finish_reason == "stop"
     assert bench.order == ["primary"]
     record = listener.record
@@ -91,7 +64,7 @@ def test_a_stream_that_works_is_left_alone(bench: Any, read: Any) -> None:
     assert record.usage["total_tokens"] == CHAT_USAGE["total_tokens"]
     assert all(chunk.choices[0].delta or chunk.choices[0].finish_reason for chunk in chunks)
     assert [getattr(chunk, "usage", None) for chunk in chunks] == [None] * len(chunks)
-    assert type(read(router, [])) is type(stream)
+    assert type(ask(router, received=[], stream=True)) is type(stream)
 
 
 PAGE = "<html><h1>Sign in</h1></html>"
@@ -115,15 +88,15 @@ PRE_CONTENT: dict[str, tuple[str, dict[str, Any]]] = {
 @pytest.mark.parametrize("name", PRE_CONTENT)
 @pytest.mark.parametrize("asked", [{}, {"stream_options": {"include_usage": True}}])
 def test_a_stream_that_breaks_before_content_is_the_backups(
-    name: str, asked: Any, bench: Any, read: Any
+    name: str, asked: Any, bench: Any, ask: Any
 ) -> None:
     """(1), (8) Once; nobody sees a chunk of the failed attempt, and headers say who answers."""
     kind, reply = PRE_CONTENT[name]
     bench["primary"].reply(Reply(**reply))
     router, listener = bench.managed()
     chunks: list[Any] = []
-    stream = read(router, chunks, **asked)
-    assert said(chunks) == "hello from backup"
+    stream = ask(router, received=chunks, stream=True, **asked)
+    assert text_of(chunks) == "hello from backup"
     assert bench.order == ["primary", "backup"]
     assert listener.kinds == [kind, None]
     assert listener.record.usage["total_tokens"] == CHAT_USAGE["total_tokens"]
@@ -134,7 +107,7 @@ def test_a_stream_that_breaks_before_content_is_the_backups(
     assert headers["x-honcho-fallback-attempts"] == "2"
 
 
-def test_a_chain_of_breaking_streams_asks_each_once(bench: Any, read: Any) -> None:
+def test_a_chain_of_breaking_streams_asks_each_once(bench: Any, ask: Any) -> None:
     """(4) Broken streams and refusals mix; each target is asked once, the last error comes out.
 
     (8) What has been handed out is not replayed; the error is the provider's.
@@ -149,25 +122,25 @@ def test_a_chain_of_breaking_streams_asks_each_once(bench: Any, read: Any) -> No
     chunks: list[Any] = []
     for outcome, heard in (("exhausted", ""), ("interrupted", "hello ")):
         with pytest.raises(openai.APIError) as caught:
-            read(router, chunks)
+            ask(router, received=chunks, stream=True)
         assert type(caught.value).__name__ != "MidStreamFallbackError"
         assert vars(caught.value)["record"] == listener.records[-1]
-        assert (listener.records[-1].outcome, said(chunks)) == (outcome, heard)
+        assert (listener.records[-1].outcome, text_of(chunks)) == (outcome, heard)
     assert bench.order == ["first", "second", "third", "first"]
 
 
-def test_nothing_of_a_failed_attempt_is_left(bench: Any, read: Any) -> None:
+def test_nothing_of_a_failed_attempt_is_left(bench: Any, ask: Any) -> None:
     """(8) Neither its chunks nor what it said that it cost, for the caller and for observers."""
     cost = {"prompt_tokens": 99, "completion_tokens": 99, "total_tokens": 198}
     costly = wire.event(wire.chat_chunk(None, usage=cost))
     asked = {"stream_options": {"include_usage": False}}
     router, listener = bench.managed(listener=ContentListener())
     fine: list[Any] = []
-    read(router, fine, **asked)
+    ask(router, received=fine, stream=True, **asked)
     bench["primary"].reply(Reply(events=[NO_CONTENT, costly], cut=True))
     chunks: list[Any] = []
-    read(router, chunks, **asked)
-    assert said(chunks) == "hello from backup"
+    ask(router, received=chunks, stream=True, **asked)
+    assert text_of(chunks) == "hello from backup"
     assert len(chunks) == len(fine)
     assert [*listener.contents[-1].output] == chunks
     assert listener.records[-1].usage is None
@@ -182,14 +155,14 @@ EMPTY: dict[str, list[str]] = {
 
 @pytest.mark.parametrize("provider", EMPTY)
 @pytest.mark.parametrize("asked", [{}, {"stream_options": {"include_usage": True}}])
-def test_an_empty_answer_is_one(provider: str, asked: Any, bench: Any, read: Any) -> None:
+def test_an_empty_answer_is_one(provider: str, asked: Any, bench: Any, ask: Any) -> None:
     """A model may have nothing to say; LiteLLM names the role of OpenAI's protocol alone."""
     bench["primary"].reply(Reply(events=EMPTY[provider]))
     models = [bench.deployment("primary", 0, model=f"{provider}/m"), bench.deployment("backup", 1)]
     router, listener = bench.managed(models=models)
     chunks: list[Any] = []
-    stream = read(router, chunks, **asked)
-    assert said(chunks) == ""
+    stream = ask(router, received=chunks, stream=True, **asked)
+    assert text_of(chunks) == ""
     assert bench.order == ["primary"]
     headers = stream._hidden_params["additional_headers"]
     assert headers["x-honcho-fallback-attempts"] == "1"
@@ -214,13 +187,13 @@ def test_a_reader_that_stops_early_abandons_the_call(bench: Any) -> None:
 
 
 @pytest.mark.parametrize("stream", [True, False])
-@pytest.mark.parametrize("method", ["aresponses", "aanthropic_messages"])
+@pytest.mark.parametrize("method", ["responses", "anthropic_messages"])
 @pytest.mark.parametrize("status", [500, None])
 def test_other_endpoints_switch(
     method: str, status: int | None, bench: Any, *, stream: bool
 ) -> None:
     """(1) Responses and Messages: refused at the opening, or broken before content."""
-    is_anthropic = method == "aanthropic_messages"
+    is_anthropic = method == "anthropic_messages"
     if stream:
         needs_the_proxys_packages()
     broken = Reply(events=[OVERLOADED]) if is_anthropic else Reply(events=[], cut=True)
@@ -229,11 +202,7 @@ def test_other_endpoints_switch(
     router, listener = bench.managed(models=bench.chain("primary", "backup", model=model))
     asked: Any = {"messages": MESSAGES, "max_tokens": 9} if is_anthropic else {"input": "hello"}
 
-    async def read_all() -> str:
-        answer = await getattr(router, method)(model="deriver", stream=stream, **asked)
-        return "".join([str(chunk) async for chunk in answer]) if stream else str(answer)
-
-    assert "backup" in run_async(read_all())
+    assert "backup" in str(ask_in("async", router, method, stream=stream, **asked))
     assert bench.order == ["primary", "backup"]
     assert listener.record.answered_by == "backup"
     if not stream:
@@ -263,9 +232,13 @@ def test_what_is_no_stream_of_messages_is_the_backups(
     backup says nothing at all, the first one's opening stays hidden (8).
     """
     bench["primary"].reply(Reply(events=events))
-    read, listener = messages_of(bench)
+    needs_the_proxys_packages()
+    models = bench.chain("primary", "backup", model="anthropic/some-model")
+    router, listener = bench.managed(models=models)
     received: list[bytes] = []
-    run_async(read(received))
+    asked: Any = {"messages": MESSAGES, "max_tokens": 9, "stream": True, "received": received}
+    read = partial(ask_in, "async", router, "anthropic_messages", **asked)
+    read()
     assert bench.order == ["primary", "backup"]
     assert b"backup" in b"".join(received)
     assert listener.record.attempts[0].kind == kind
@@ -274,30 +247,15 @@ def test_what_is_no_stream_of_messages_is_the_backups(
     bench["backup"].reply(Reply(events=[]))
     received.clear()
     with pytest.raises(AnswerRejected, match="no whole stream"):
-        run_async(read(received))
+        read()
     assert not received
 
     bench["primary"].reply(Reply(events=WITHOUT_END))
     with pytest.raises(AnswerRejected):
-        run_async(read(received))
+        read()
     assert b"goes" in b"".join(received)
     assert listener.records[-1].outcome == "interrupted"
     assert len(bench.order) == 5
-
-
-def messages_of(bench: Any) -> tuple[Any, Any]:
-    """Return what reads a stream of Messages into a list, and the listener."""
-    needs_the_proxys_packages()
-    models = bench.chain("primary", "backup", model="anthropic/some-model")
-    router, listener = bench.managed(models=models)
-
-    async def read(received: list[bytes]) -> None:
-        asked = {"messages": MESSAGES, "max_tokens": 9, "stream": True}
-        stream = await router.aanthropic_messages(model="deriver", **asked)
-        async for chunk in stream:
-            received.append(chunk)  # noqa: PERF401 # what came before an error counts
-
-    return read, listener
 
 
 @pytest.mark.parametrize("newline", ["\n", "\r\n"])

@@ -12,11 +12,9 @@ import pytest
 from honcho_fallback import Failure, FailureKind, FallbackConfig
 from honcho_fallback.testing import StatusError
 from honcho_fallback_litellm._failures import classifier_for
-from tests.helpers.litellm_runs import ASKED, run_async
+from tests.helpers.litellm_runs import ASKED, ask_in, run_async
 from tests.helpers.provider import Reply
 from tests.helpers.wire import COUNTS
-
-MESSAGES = [{"role": "user", "content": "hello"}]
 
 
 def meaning_of(error: BaseException, **options: Any) -> Failure:
@@ -107,13 +105,8 @@ def test_an_answer_of_litellms_cache_costs_nothing(
     """The record counts what a provider was asked for; the answer keeps the first one's usage."""
     monkeypatch.setattr(litellm, "cache", litellm.Cache(type="local"))  # type: ignore[arg-type] # a text will do
     router, listener = bench.managed(cache_responses=True)
-
-    def ask() -> Any:
-        answer = router.completion(**ASKED, stream=stream)
-        return [*answer] if stream else answer
-
-    ask()
-    answer = ask()
+    ask_in("sync", router, stream=stream)
+    answer = ask_in("sync", router, stream=stream)
     assert bench.order == ["primary"]
     assert [(one.usage or {})["total_tokens"] for one in listener.records] == [19, 0]
     assert stream or answer.usage.total_tokens == 19
@@ -163,7 +156,7 @@ def test_a_timeout_of_litellms_is_kept(
         monkeypatch.setattr(litellm, "request_timeout", seconds)
     options = {"timeout": seconds} if place == "router" else {}
     router, _ = bench.managed(config, models=models, **options)
-    told = {"timeout": seconds} if place == "request" else {}
+    told: Any = {"timeout": seconds} if place == "request" else {}
     asked: list[float] = []
 
     async def noted(**request: Any) -> Any:
@@ -172,7 +165,7 @@ def test_a_timeout_of_litellms_is_kept(
 
     monkeypatch.setattr(litellm, "acompletion", noted)
     with pytest.raises(ConnectionError):
-        run_async(router.acompletion(**ASKED, service_tier="flex", stream=streams, **told))
+        ask_in("async", router, service_tier="flex", stream=streams, **told)
     assert asked == [seconds, seconds]
 
 
@@ -281,8 +274,8 @@ def test_refine_corrects_what_lies_below_litellms_error(
 def test_what_a_request_says_of_itself_is_the_callers(bench: Any) -> None:
     """OpenAI's metadata and LiteLLM's own; of what the Proxy adds, its copy of the client's."""
     router, listener = bench.managed()
-    both = {"metadata": {"workspace": "acme"}, "litellm_metadata": {"run_id": "r-17"}}
-    run_async(router.aresponses(model="deriver", input="hello", **both))
+    both: Any = {"metadata": {"workspace": "acme"}, "litellm_metadata": {"run_id": "r-17"}}
+    ask_in("async", router, "responses", input="hello", **both)
     assert listener.records[0].metadata == {"workspace": "acme", "run_id": "r-17"}
     proxys: Any = {"user_api_key": "hash", "mine": 1, "requester_metadata": {"run_id": "r-18"}}
     router.completion(**ASKED, metadata=proxys)
