@@ -20,8 +20,7 @@ from pydantic import ConfigDict, Field, InstanceOf
 
 from honcho_fallback.redaction import label
 from honcho_fallback_langchain._call import ChainCall
-from honcho_fallback_langchain._candidates import check_candidates
-from honcho_fallback_langchain._chain import Chain
+from honcho_fallback_langchain._candidates import Chain, check_candidates
 from honcho_fallback_langchain._options import FallbackOptions, Options
 from honcho_fallback_langchain._outputs import NO_ANSWER, NOTHING
 

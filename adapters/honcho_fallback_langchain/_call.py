@@ -68,7 +68,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
     from honcho_fallback import Attempt, FallbackRun
-    from honcho_fallback_langchain._chain import Chain
+    from honcho_fallback_langchain._candidates import Chain
     from honcho_fallback_langchain._options import Partial
 
 _END: Any = object()

@@ -1,37 +1,42 @@
-"""The candidates of a chain: what a user passes, the targets made of it, and what is rebound."""
+"""The candidates of a chain: what a user passes, the chain made of it, and what is rebound."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import zip_longest
 from secrets import token_hex
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Self, cast
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import Runnable, RunnableParallel, RunnableSequence
+from langchain_core.output_parsers import BaseLLMOutputParser
+from langchain_core.runnables import Runnable, RunnableSequence
 from langchain_core.runnables.base import RunnableBindingBase
 from langchain_core.runnables.configurable import DynamicRunnable
 
-from honcho_fallback import FallbackConfigError, Target
+from honcho_fallback import FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.providers import distinct_name
 from honcho_fallback_langchain._labels import labels_of
-from honcho_fallback_langchain._sdk import check_takes_keys, identity_of, public_endpoint_of
+from honcho_fallback_langchain._message_history import Reader
+from honcho_fallback_langchain._outputs import reading_messages
+from honcho_fallback_langchain._sdk import (
+    chat_model_of,
+    check_takes_keys,
+    first_chat_model,
+    identity_of,
+    public_endpoint_of,
+    within_attempts,
+    without_sdk_retries,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Mapping, Sequence
 
     from honcho_fallback import Credential
+    from honcho_fallback_langchain._options import Options
 
 _PARAMETERS = ("temperature", "max_tokens", "stop")
-
-
-def chat_model_of(candidate: object) -> BaseChatModel | None:
-    """Find the chat model under bindings and retries, or None."""
-    while isinstance(candidate, RunnableBindingBase | DynamicRunnable):
-        candidate = (
-            candidate.bound if isinstance(candidate, RunnableBindingBase) else candidate.default
-        )
-    return candidate if isinstance(candidate, BaseChatModel) else None
+_BOUND_TOOLS = frozenset({"tool_choice", "tools"})
 
 
 def _names_of(
@@ -80,10 +85,10 @@ def streams(model: BaseChatModel | None) -> bool:
     )
 
 
-def targets_of(
+def _targets_of(
     candidates: Sequence[Runnable[Any, Any]],
-    credentials: Sequence[Credential | None] = (),
-    earlier_targets: Sequence[Target | None] = (),
+    credentials: Sequence[Credential | None],
+    earlier_targets: Sequence[Target | None],
 ) -> list[Target]:
     """Make the targets of a chain, each with a name of its own."""
     if len(credentials) > len(candidates):
@@ -121,6 +126,67 @@ def targets_of(
         )
         targets.append(target)
     return targets
+
+
+class Link(NamedTuple):
+    """Hold what is known of one candidate."""
+
+    model: BaseChatModel | None  # the chat model in it
+    # Who reads a history there; None where no provider is known, or a prompt comes first.
+    reader: Reader | None
+    parses: bool  # whether it is a chain that ends in a parser
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """Hold the policy over some candidates, and what its calls would otherwise ask each time."""
+
+    policy: FallbackPolicy
+    options: Options  # of the policy, and what stands beside them
+    targets: tuple[Target, ...]  # of the policy, the primary first
+    links: tuple[Link, ...] = field(repr=False)  # what is known of each
+
+    @classmethod
+    def over(
+        cls,
+        candidates: Sequence[Runnable[Any, Any]],
+        options: Options,
+        before: FallbackPolicy | None,
+        *,
+        replaced: int = 0,
+    ) -> Self:
+        """Make the chain of candidates, their SDKs' retries off where that is asked for.
+
+        Turns of the policy before go on, and what it learned of the targets that are the same:
+        all but the first few that are replaced.
+        """
+        if options.sdk_retries == "off":
+            candidates = [within_attempts(without_sdk_retries(one)) for one in candidates]
+        earlier = () if before is None else (*[None] * replaced, *before.targets[replaced:])
+        config = options.config
+        # A chain may ask a retriever or another service, too; a chat model asks nobody else.
+        if all(chat_model_of(one) is not None for one in candidates):
+            config = config.replace(only_models=True)
+        policy = FallbackPolicy(
+            _targets_of(candidates, options.credentials, earlier),
+            reading_messages(config),
+            agent=options.agent,
+            observers=options.observers,
+            turns_of=before,
+        )
+        targets = policy.targets
+        return cls(policy, options, targets, tuple(_link(one, targets) for one in targets))
+
+
+def _link(target: Target, targets: tuple[Target, ...]) -> Link:
+    part: Any = target.client
+    while isinstance(part, RunnableBindingBase):
+        part = part.bound
+    is_sequence = isinstance(part, RunnableSequence)
+    takes_messages = target.provider and first_chat_model(part.first if is_sequence else part)
+    reader = Reader.of(target, targets) if takes_messages else None
+    parses = is_sequence and isinstance(part.last, BaseLLMOutputParser)
+    return Link(chat_model_of(target.client), reader, parses)
 
 
 def check_candidates(
@@ -176,49 +242,32 @@ def model_of(given: object, what: str) -> Any:
     return model
 
 
-def first_chat_model(candidate: object) -> BaseChatModel | None:
-    """Find the first chat model that a candidate asks, or None."""
-    while isinstance(candidate, RunnableBindingBase):
-        candidate = candidate.bound
-    # A map of one is how structured output keeps its raw message.
-    if isinstance(candidate, RunnableParallel) and len(candidate.steps__) == 1:
-        (candidate,) = candidate.steps__.values()
-        return first_chat_model(candidate)
-    if isinstance(candidate, RunnableSequence):
-        models = (first_chat_model(step) for step in candidate.steps)
-        return next((model for model in models if model is not None), None)
-    return chat_model_of(candidate)
-
-
 # What is bound, retried or configured around a model stays around the changed one.
 
 
-def rebound(
-    candidate: Runnable[Any, Any],
-    change: Callable[[BaseChatModel], Runnable[Any, Any]],
-    replaced: Collection[str] = (),
+def _rebound(
+    candidate: Runnable[Any, Any], change: Callable[[BaseChatModel], Runnable[Any, Any]]
 ) -> Runnable[Any, Any]:
-    """Return a candidate whose chat model was changed, bindings and retries kept."""
+    """Return a candidate whose chat model was changed, retries and bindings but for tools kept."""
     if isinstance(candidate, RunnableBindingBase):
-        kwargs = {key: value for key, value in candidate.kwargs.items() if key not in replaced}
-        bound = rebound(candidate.bound, change, replaced)
+        kwargs = {key: value for key, value in candidate.kwargs.items() if key not in _BOUND_TOOLS}
+        bound = _rebound(candidate.bound, change)
         return candidate.model_copy(update={"bound": bound, "kwargs": kwargs})
     if isinstance(candidate, DynamicRunnable):
         return _on_dynamic(candidate, change(cast("BaseChatModel", candidate.default)))
     return change(cast("BaseChatModel", candidate))
 
 
-def each(
+def with_each_model(
     candidates: Sequence[Runnable[Any, Any]],
     change: Callable[[int, BaseChatModel], Runnable[Any, Any]],
     what: str,
-    replaced: Collection[str] = (),
 ) -> list[Runnable[Any, Any]]:
     """Change the chat model of every candidate, each by its position."""
     changed: list[Runnable[Any, Any]] = []
     for position, candidate in enumerate(candidates):
         try:
-            changed.append(rebound(candidate, partial(change, position), replaced))
+            changed.append(_rebound(candidate, partial(change, position)))
         except Exception as error:
             if position == 0 and not isinstance(error, NotImplementedError):
                 raise

@@ -13,9 +13,10 @@ from pydantic import Field
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback_langchain._base import FallbackBase, FallbackBinding, FallbackRunnable
-from honcho_fallback_langchain._candidates import chat_model_of, check_candidates, each
+from honcho_fallback_langchain._candidates import check_candidates, with_each_model
 from honcho_fallback_langchain._message_history import tools_for
 from honcho_fallback_langchain._options import ChatModelOptions, FallbackOptions, Options
+from honcho_fallback_langchain._sdk import chat_model_of
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator, Sequence
@@ -33,7 +34,6 @@ _CANDIDATES = frozenset(
 # By them create_agent decides whether a model takes a schema.
 _NAMES = frozenset({"model", "model_id", "model_name"})
 _FIELDS = ChatModelOptions.__annotations__.keys() - FallbackOptions.__annotations__.keys()
-_BOUND_TOOLS = frozenset({"tool_choice", "tools"})
 _UNHEARD: RunnableConfig = {"callbacks": []}
 _VERSION = version("honcho-fallback")
 
@@ -113,7 +113,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
             return model.bind_tools(own, **settings) if own or settings or not tools else model
 
         clients, options = self._asking_once()
-        return self._derived(each(clients, change, "tools", _BOUND_TOOLS), options).bind()
+        return self._derived(with_each_model(clients, change, "tools"), options).bind()
 
     def with_structured_output(
         self, schema: Any, **kwargs: Any
@@ -132,7 +132,7 @@ class FallbackChatModel(  # type: ignore[misc] # pyright: ignore[reportIncompati
             return model.with_structured_output(schema, **kwargs)
 
         clients, options = self._asking_once()
-        changed = each(clients, change, "structured output", _BOUND_TOOLS)
+        changed = with_each_model(clients, change, "structured output")
         return FallbackRunnable.over(changed, options, self.policy)
 
     @property

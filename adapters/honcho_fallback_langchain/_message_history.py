@@ -22,9 +22,8 @@ from langchain_core.messages import (
 from langchain_core.prompt_values import PromptValue
 
 from honcho_fallback.providers import Provider, bound_to, can_think
-from honcho_fallback_langchain._candidates import first_chat_model
 from honcho_fallback_langchain._outputs import KEY
-from honcho_fallback_langchain._sdk import differ, integration_of
+from honcho_fallback_langchain._sdk import differ, first_chat_model, integration_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -85,9 +84,9 @@ class Reader(NamedTuple):
 
 def _format_of(target: Target) -> str | None:
     model: Any = first_chat_model(target.client)
-    integration = integration_of(model)
-    if integration is None or integration.writes != "openai":
-        return integration and integration.writes
+    writes = integration_of(model).writes
+    if writes != "openai":
+        return writes
     responses = (
         getattr(model, "use_responses_api", None) is True
         or getattr(model, "output_version", None) == "responses/v1"

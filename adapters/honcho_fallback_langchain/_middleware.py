@@ -40,8 +40,7 @@ from honcho_fallback import (
 )
 from honcho_fallback_langchain._call import Call, Request
 from honcho_fallback_langchain._callbacks import detach_langfuse
-from honcho_fallback_langchain._candidates import model_of
-from honcho_fallback_langchain._chain import Chain
+from honcho_fallback_langchain._candidates import Chain, model_of
 from honcho_fallback_langchain._labels import Boundary
 from honcho_fallback_langchain._message_history import for_provider, tools_for
 from honcho_fallback_langchain._options import FallbackOptions, Options

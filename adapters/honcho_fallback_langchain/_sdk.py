@@ -14,11 +14,19 @@ import inspect
 import logging
 from contextvars import ContextVar
 from functools import cache, cached_property, partial
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, TypeGuard, TypeVar, cast
 from urllib.parse import urlsplit, urlunsplit
 
 from langchain_core.language_models import BaseChatModel
-from langchain_core.runnables import Runnable, RunnableSerializable
+from langchain_core.runnables import (
+    Runnable,
+    RunnableParallel,
+    RunnableSequence,
+    RunnableSerializable,
+)
+from langchain_core.runnables.base import RunnableBindingBase
+from langchain_core.runnables.configurable import DynamicRunnable
 from pydantic import SecretStr
 
 from honcho_fallback import ApiKey, FallbackConfigError, Target
@@ -45,16 +53,17 @@ class Integration(NamedTuple):
     sync_clients: tuple[str, ...] = ()
     async_clients: tuple[str, ...] = ()
     key: str | None = None  # the field of the key that they are built with
-    # Makes a model that sends one request per call, where its clients are not what retries.
-    without_retries: Callable[[Any], Any] | None = None
+    # The fields of one that sends one request per call; of model_kwargs, the entries. None change
+    # where how often its deployments or models are asked is a policy of its own.
+    asks_once: Mapping[str, Any] = MappingProxyType({"max_retries": 0})
     # The message format of its answers, as they carry it in ``model_provider``; models of others
     # that are built on it write it, too.
     writes: str | None = None
 
 
-def integration_of(model: Any) -> Integration | None:
+def integration_of(model: Any) -> Integration:
     classes = ((base.__module__.partition(".")[0], base.__name__) for base in type(model).__mro__)
-    return next((INTEGRATIONS[one] for one in classes if one in INTEGRATIONS), None)
+    return next((INTEGRATIONS[one] for one in classes if one in INTEGRATIONS), _UNKNOWN)
 
 
 # Retries.
@@ -77,9 +86,14 @@ def without_sdk_retries(candidate: CandidateT) -> CandidateT:
 
 def _without_retries(model: Any) -> Any:
     integration = integration_of(model)
-    if integration is not None:
-        change = integration.without_retries
-        return _with_quiet_clients(model) if change is None else change(model)
+    if integration is not _UNKNOWN:
+        fields = {**integration.asks_once}
+        if "model_kwargs" in fields:
+            kwargs = {**model.model_kwargs, **fields["model_kwargs"]}
+            kwargs.pop("retry_policy", None)
+            fields["model_kwargs"] = kwargs
+        # Clients that are not built yet read the field on first use.
+        return _changed(model, fields, _where_known(without_retries))
     if any(getattr(model, name, 0) != 0 for name in ("max_retries", "num_retries", "retries")):
         _warn_of_unknown(f"{type(model).__module__}.{type(model).__qualname__}")
     return model
@@ -94,45 +108,8 @@ def _warn_of_unknown(class_name: str) -> None:
     )
 
 
-def _quiet(client: Any) -> Any:
-    return client if owner_of(client) is None else without_retries(client)
-
-
-def _with_quiet_clients(model: Any) -> Any:
-    """Derive the clients that are built: each read max_retries then, others will on first use."""
-    built = _built_clients(model)
-    quiet = {name: _quiet(client) for name, client in built.items()}
-    if model.max_retries == 0 and not differ(quiet.values(), built.values()):
-        return model
-    copy = copied(model, {"max_retries": 0})
-    vars(copy).update(quiet)
-    return copy
-
-
-def _built_clients(model: Any) -> dict[str, Any]:
-    integration = integration_of(model)
-    names = integration.sync_clients + integration.async_clients if integration else ()
-    return {name: vars(model)[name] for name in names if name in vars(model)}
-
-
-def _counted_attempts(model: Any) -> Any:
-    """Allow one attempt: the field counts the first request too, and is read on every call."""
-    return model if model.max_retries == 1 else copied(model, {"max_retries": 1})
-
-
-def _litellm(model: Any) -> Any:
-    """Tell LiteLLM with each request: the field only counts LangChain's attempts around it."""
-    model_kwargs = {**model.model_kwargs, "max_retries": 0, "num_retries": 0}
-    model_kwargs.pop("retry_policy", None)
-    changes = {"max_retries": 1, "model_kwargs": model_kwargs}
-    if all(getattr(model, name) == value for name, value in changes.items()):
-        return model
-    return copied(model, changes)
-
-
-def _untouched(model: Any) -> Any:
-    """Leave it: how often a Router asks its deployments, or a chain its models, is its policy."""
-    return model
+def _where_known(derive: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    return lambda client: client if owner_of(client) is None else derive(client)
 
 
 def without_thinking(candidate: CandidateT) -> CandidateT:
@@ -182,17 +159,15 @@ def within_attempts(candidate: CandidateT) -> CandidateT:
 
 
 def _bounded(model: Any) -> Any:
-    integration = integration_of(model)
-    if integration is None or not integration.sync_clients:
+    sync_clients = integration_of(model).sync_clients
+    if not sync_clients:
         return model
     copy = model.model_copy()  # its client may be built right now, and not on the user's object
-    clients = {name: getattr(copy, name) for name in integration.sync_clients}
-    changed = {
-        name: client if owner_of(client) is None else with_timeout(client, ATTEMPTS.get)
-        for name, client in clients.items()
-    }
-    vars(copy).update(changed)
-    return copy if differ(changed.values(), clients.values()) else model
+    for name in sync_clients:
+        getattr(copy, name)
+    timed = _where_known(partial(with_timeout, attempts=ATTEMPTS.get))
+    bounded = _changed(copy, {}, timed, sync_clients)
+    return model if bounded is copy else bounded
 
 
 # Keys: compared without showing them, and replaced for one attempt.
@@ -202,8 +177,7 @@ def check_takes_keys(candidate: Runnable[Any, Any], position: int) -> None:
     """Refuse a credential for a model that cannot be given its key."""
 
     def check(model: Any) -> Any:
-        integration = integration_of(model)
-        if integration is None or integration.key is None:
+        if integration_of(model).key is None:
             raise FallbackConfigError.about(
                 f"credentials[{position}]",
                 f"how a {type(model).__name__} takes another key is not known here",
@@ -244,15 +218,11 @@ def public_endpoint_of(model: BaseChatModel | None) -> str | None:
 
 
 def _with_key(model: Any, key: str) -> Any:
-    """Change the field of a key, and the clients that were built with the old one."""
-    integration = integration_of(model)
-    field = integration and integration.key
+    field = integration_of(model).key
     if field is None or callable(getattr(model, field)):
         return model  # it asks for its key itself
-    copy = copied(model, {field: SecretStr(key)})
-    built = _built_clients(model).items()
-    vars(copy).update({name: with_key_of_sdk(client, key) for name, client in built})
-    return copy  # what it builds on first use is built with the key
+    # What it builds on first use is built with the key.
+    return _changed(model, {field: SecretStr(key)}, partial(with_key_of_sdk, key=key))
 
 
 def _endpoint_of(model: BaseChatModel) -> str | None:
@@ -284,6 +254,29 @@ def _secrets_of(model: BaseChatModel) -> str | None:
 _BINDING_FIELDS: Final = {"config", "config_factories", "kwargs"}
 
 
+def chat_model_of(candidate: object) -> BaseChatModel | None:
+    """Find the chat model under bindings and retries, or None."""
+    while isinstance(candidate, RunnableBindingBase | DynamicRunnable):
+        candidate = (
+            candidate.bound if isinstance(candidate, RunnableBindingBase) else candidate.default
+        )
+    return candidate if isinstance(candidate, BaseChatModel) else None
+
+
+def first_chat_model(candidate: object) -> BaseChatModel | None:
+    """Find the first chat model that a candidate asks, or None."""
+    while isinstance(candidate, RunnableBindingBase):
+        candidate = candidate.bound
+    # A map of one is how structured output keeps its raw message.
+    if isinstance(candidate, RunnableParallel) and len(candidate.steps__) == 1:
+        (candidate,) = candidate.steps__.values()
+        return first_chat_model(candidate)
+    if isinstance(candidate, RunnableSequence):
+        models = (first_chat_model(step) for step in candidate.steps)
+        return next((model for model in models if model is not None), None)
+    return chat_model_of(candidate)
+
+
 def with_changed(part: PartT, change: Callable[[Any], Any]) -> PartT:
     """Return a runnable over other chat models, or the same object where none was changed."""
     changed, given = part, cast("Any", part)
@@ -308,6 +301,28 @@ def differ(new: Iterable[Any], old: Iterable[Any]) -> bool:
     return any(one is not other for one, other in zip(new, old, strict=True))
 
 
+def _changed(
+    model: Any,
+    fields: dict[str, Any],
+    derive: Callable[[Any], Any],
+    clients: Iterable[str] | None = None,
+) -> Any:
+    """Return a model with other fields, and clients derived of those that it has built.
+
+    It is the same object where nothing changes.
+    """
+    integration = integration_of(model)
+    names = integration.sync_clients + integration.async_clients if clients is None else clients
+    built = {name: vars(model)[name] for name in names if name in vars(model)}
+    derived = {name: derive(client) for name, client in built.items()}
+    is_told = all(getattr(model, name) == value for name, value in fields.items())
+    if is_told and not differ(derived.values(), built.values()):
+        return model
+    copy = copied(model, fields) if fields else model.model_copy()
+    vars(copy).update(derived)
+    return copy
+
+
 def copied(model: Any, changes: dict[str, Any]) -> Any:
     """Copy a model with other field values, and without what it computed from the old ones."""
     copy: BaseModel = model.model_copy(update=changes)
@@ -326,23 +341,28 @@ def _is_composite(kind: type) -> TypeGuard[type[RunnableSerializable[Any, Any]]]
     )
 
 
+_UNKNOWN: Final = Integration()
+# The field counts the first request, too, and is read on every call.
+_ONE_ATTEMPT: Final = {"max_retries": 1}
 INTEGRATIONS: Final[Mapping[tuple[str, str], Integration]] = {
-    ("honcho_fallback_langchain", "FallbackChatModel"): Integration(without_retries=_untouched),
+    ("honcho_fallback_langchain", "FallbackChatModel"): Integration(asks_once={}),
     ("langchain_anthropic", "ChatAnthropic"): Integration(
         ("_client",), ("_async_client",), "anthropic_api_key", writes="anthropic"
     ),
     ("langchain_google_genai", "ChatGoogleGenerativeAI"): Integration(
-        without_retries=_counted_attempts, writes="google"
+        asks_once=_ONE_ATTEMPT, writes="google"
     ),
     ("langchain_groq", "ChatGroq"): Integration(
         ("client",), ("async_client",), "groq_api_key", writes="groq"
     ),
-    ("langchain_litellm", "ChatLiteLLM"): Integration(without_retries=_litellm, writes="litellm"),
-    ("langchain_litellm", "ChatLiteLLMRouter"): Integration(
-        without_retries=_untouched, writes="litellm"
+    ("langchain_litellm", "ChatLiteLLM"): Integration(
+        # LiteLLM is told with each request; the field counts LangChain's attempts around it.
+        asks_once={**_ONE_ATTEMPT, "model_kwargs": {"max_retries": 0, "num_retries": 0}},
+        writes="litellm",
     ),
+    ("langchain_litellm", "ChatLiteLLMRouter"): Integration(asks_once={}, writes="litellm"),
     ("langchain_mistralai", "ChatMistralAI"): Integration(
-        without_retries=_counted_attempts, writes="mistralai"
+        asks_once=_ONE_ATTEMPT, writes="mistralai"
     ),
     ("langchain_openai", "BaseChatOpenAI"): Integration(
         ("client", "root_client"),

@@ -17,7 +17,7 @@ from pydantic import BaseModel, Field, PrivateAttr
 
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
-from honcho_fallback_langchain._candidates import chat_model_of
+from honcho_fallback_langchain._sdk import chat_model_of
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:

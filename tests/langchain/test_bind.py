@@ -19,7 +19,7 @@ from langchain_openai import AzureChatOpenAI
 from honcho_fallback import FallbackConfigError
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackRunnable
-from honcho_fallback_langchain._candidates import chat_model_of
+from honcho_fallback_langchain._sdk import chat_model_of
 from tests.helpers.chat_models import (
     NOWHERE,
     Joke,
