@@ -60,7 +60,6 @@ class JsonlObserver(FallbackObserver):
         else:
             problem, fix = f"got a {type(file).__name__}", "pass a path or an open stream"
             raise FallbackConfigError.about("file", problem, fix)
-        self._handler.setFormatter(_JsonFormatter())
 
     def __enter__(self) -> Self:
         return self
@@ -89,6 +88,17 @@ class _LineHandler(logging.StreamHandler[Any]):
     """Write to a stream; log the first record that is lost, and count them."""
 
     lost = 0
+
+    def format(self, record: logging.LogRecord) -> str:
+        call = cast("CallRecord", record.msg)
+        ended = datetime.fromtimestamp(call.started_at + call.seconds, UTC)
+        line = {"time": ended.isoformat(timespec="milliseconds"), **call.to_dict()}
+        text = json.dumps(
+            line, ensure_ascii=False, default=lambda value: type(value).__name__, skipkeys=True
+        )
+        if not text.isascii():  # nobody reads half a surrogate
+            text = json.dumps(json.loads(text.encode("utf-8", "replace")))
+        return text
 
     def handleError(self, record: logging.LogRecord) -> None:  # noqa: ARG002, N802 # the base's
         if not self.lost:
@@ -135,19 +145,6 @@ class _Lines(FileIO):
         return written
 
 
-class _JsonFormatter(logging.Formatter):
-    def format(self, record: logging.LogRecord) -> str:
-        call = cast("CallRecord", record.msg)
-        ended = datetime.fromtimestamp(call.started_at + call.seconds, UTC)
-        line = {"time": ended.isoformat(timespec="milliseconds"), **call.to_dict()}
-        text = json.dumps(
-            line, ensure_ascii=False, default=lambda value: type(value).__name__, skipkeys=True
-        )
-        if not text.isascii():  # nobody reads half a surrogate
-            text = json.dumps(json.loads(text.encode("utf-8", "replace")))
-        return text
-
-
 class RecordError(ValueError):
     """Refuse a line that is no record.
 
@@ -163,13 +160,11 @@ class RecordError(ValueError):
 
 def _model(dataclass: type, **replaced: Any) -> type[BaseModel]:
     # Built from the dataclass itself: a field that is added to it is read without further ado.
-    hints = get_type_hints(dataclass, localns={"FailureKind": FailureKind, "Mapping": Mapping})
+    names = {"FailureKind": FailureKind, "Mapping": Mapping}
+    types = get_type_hints(dataclass, localns=names) | replaced
     columns: dict[str, Any] = {
-        field.name: (
-            replaced.get(field.name, hints[field.name]),
-            ... if field.default is MISSING else field.default,
-        )
-        for field in fields(dataclass)
+        one.name: (types[one.name], ... if one.default is MISSING else one.default)
+        for one in fields(dataclass)
     }
     return create_model(dataclass.__name__, __config__=_CONFIG, **columns)
 

@@ -189,12 +189,12 @@ class EndedCall(NamedTuple):
     def settings(self) -> dict[str, Any]:
         """How the model was asked: the target's own parameters and those of the call."""
         settings = {**self.target.params, **self.parameters}
-        found = {
+        plain = {
             name: attempted(shown, name, value)
             for name, value in settings.items()
             if name in _SETTINGS and isinstance(value, _PLAIN)
         }
-        return {name: value for name, value in found.items() if value is not None}
+        return {name: value for name, value in plain.items() if value is not None}
 
     @property
     def attempts(self) -> list[dict[str, Any]]:
@@ -250,39 +250,43 @@ class SpanObserver(FallbackObserver, ABC):
     def on_start(self, call: CallStart, /) -> None:
         """Open the span of a call."""
         span = self._open(call, self._turn_span(call))
-        if span is not None:
-            self._calls[call.call_id] = _OpenCall(call, span)
-            # A span that is forgotten is never exported: nobody knows how it went on.
-            if len(self._calls) > self._most:
-                with suppress(KeyError):  # other threads took them all
-                    self._calls.popitem(last=False)
+        if span is None:
+            return
+        self._calls[call.call_id] = _OpenCall(call, span)
+        # A span that is forgotten is never exported: nobody knows how it went on.
+        if len(self._calls) > self._most:
+            with suppress(KeyError):  # other threads took them all
+                self._calls.popitem(last=False)
 
     def on_content(self, content: CallContent, /) -> None:
         """Keep what was asked or answered; the latest counts."""
         call = self._calls.get(content.call_id)
-        if call is not None:
-            if content.input is not None and self._keep_input:
-                call.input = content.input
-            call.output = call.output if content.output is None else content.output
-            call.parameters.update(content.parameters or {})
+        if call is None:
+            return
+        if content.input is not None and self._keep_input:
+            call.input = content.input
+        call.output = call.output if content.output is None else content.output
+        call.parameters.update(content.parameters or {})
 
     def on_finish(self, record: CallRecord, /) -> None:
         """Fill and end the span of a call."""
         call = self._calls.pop(record.call_id, None)
-        if call is not None:
-            try:
-                self._fill(call.span, EndedCall.of(call, record))
-            finally:
-                call.span.end()
+        if call is None:
+            return
+        try:
+            self._fill(call.span, EndedCall.of(call, record))
+        finally:
+            call.span.end()
 
     def on_turn_end(self, turn: TurnEnd, /) -> None:
         """Fill and end the span of a turn."""
         span = self._turns.pop(turn.turn_id, None)
-        if span is not None:
-            try:
-                self._fill_turn(span, turn)
-            finally:
-                span.end()
+        if span is None:
+            return
+        try:
+            self._fill_turn(span, turn)
+        finally:
+            span.end()
 
     def _turn_span(self, call: CallStart) -> Any:
         if call.turn_id is None:

@@ -86,18 +86,14 @@ def rehearse(
 
 def _read(env_file: Path | None, toml: Path | None) -> tuple[Reading, str]:
     """Read what Honcho would read here, the worst notices first; and name the files."""
-    env_file = env_file or _here(".env")
-    toml = toml or _here("config.toml")
+    here = {name: Path(name) for name in (".env", "config.toml") if Path(name).is_file()}
+    env_file, toml = env_file or here.get(".env"), toml or here.get("config.toml")
     reading = read_settings(None, toml, env_file)
     notices, order = [*reading.notices, *_differences(reading)], get_args(Effect).index
     notices.sort(key=lambda one: order(one.effect))
     files = [str(file) for file in (env_file, toml) if file is not None]
-    said = f"Read: {', '.join(['the environment', *files])}."
-    return reading._replace(notices=tuple(notices)), said
-
-
-def _here(name: str) -> Path | None:
-    return Path(name) if Path(name).is_file() else None
+    sources = f"Read: {', '.join(['the environment', *files])}."
+    return reading._replace(notices=tuple(notices)), sources
 
 
 def _answer(reading: Reading) -> str:
