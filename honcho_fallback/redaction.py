@@ -109,14 +109,13 @@ def plain(text: str) -> str:
     """Return a text on one line, without what could act on a terminal or turn its surroundings."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        letter
-        if letter.isprintable() or letter in _JOINERS
-        else " "
-        if letter.isspace()
-        else "\ufffd"
-        for letter in text
-    )
+    return "".join(map(_plain_letter, text))
+
+
+def _plain_letter(letter: str) -> str:
+    if letter.isprintable() or letter in _JOINERS:
+        return letter
+    return " " if letter.isspace() else "\ufffd"
 
 
 def call_metadata(given: Any) -> dict[str, Any] | None:

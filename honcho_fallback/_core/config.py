@@ -38,8 +38,7 @@ DEFAULT_FALLBACK_ON = frozenset(kind for kind, facts in KINDS.items() if facts.s
 # Full jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"): 0.5 s doubling to 8 s.
 DEFAULT_WAIT = tenacity.wait_random_exponential(multiplier=0.5, max=8)
 
-# What pull request 692 names by class where an error has no status, but for a rate limit.
-_PASSING = [*map(FailureKind, ("overloaded", "server_error", "timeout", "connection"))]
+_TRANSIENT = frozenset(kind for kind, facts in KINDS.items() if facts.transient)
 _HERMES_DELAY = tenacity.wait_exponential(multiplier=2, max=60)
 _WAIT = "a tenacity wait strategy, or seconds as a number such as 1.5"
 
@@ -261,7 +260,7 @@ class FallbackConfig(BaseModel):
         """
         preset: ConfigOptions = {
             "fallback_on": frozenset(FailureKind) - {FailureKind.CANCELLED, FailureKind.LOCAL},
-            "switch_after": dict.fromkeys((*_PASSING, FailureKind.MALFORMED_RESPONSE), 3),
+            "switch_after": dict.fromkeys(_TRANSIENT - {FailureKind.RATE_LIMIT}, 3),
             "attempts_per_target": 3,
             "retry_after_cap": 600.0,
             "reset": "turn",
@@ -312,7 +311,8 @@ def _refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
     status = failure.status
     # Under an HTTP 200 stream the status says nothing about the error event inside it.
     if status is None or status < 400:
-        wanted = failure.kind in {*_PASSING, FailureKind.RATE_LIMIT}
+        # These are what the pull request names by class.
+        wanted = failure.kind in _TRANSIENT - {FailureKind.MALFORMED_RESPONSE}
     else:
         wanted = status in {408, 429} or status >= 500
     return failure._replace(transient=wanted and failure.transient, switchable=wanted)

@@ -119,11 +119,6 @@ class TurnEnd(NamedTuple):
     outcome: Literal["completed", "failed", "cancelled"]
 
 
-_HOOKS = frozenset(
-    {"on_start", "on_switch", "on_finish", "on_content", "on_restore", "on_turn_end"}
-)
-
-
 class FallbackObserver:
     """Observe calls: write the hooks that you need in a subclass, the others do nothing.
 
@@ -173,6 +168,9 @@ class FallbackObserver:
 
     def on_turn_end(self, turn: TurnEnd, /) -> None:
         """Note how a turn ended; once per turn, after the calls that it waited for."""
+
+
+_HOOKS = frozenset(name for name in vars(FallbackObserver) if name.startswith("on_"))
 
 
 def _require_sync(hook: str, method: object) -> None:

@@ -362,9 +362,7 @@ class FallbackPolicy:
     def _observers(self) -> Observers | None:
         """Return who observes: in a time of its own, as a simulated one, not the process's."""
         own = self._policy.observers
-        if self._runtime is not None or Observers.everybodys is None:
-            return own
-        return Observers.now(own)
+        return own if self._runtime is not None else Observers.now(own)
 
     def _tell_turn_end(self, turn: Turn) -> None:
         observers, agent = self._observers(), self._policy.agent

@@ -300,13 +300,12 @@ def _price_of(attempt: AttemptRecord, prices: Mapping[str, Any]) -> Sequence[flo
     if not 2 <= len(figures) <= 3 or not all(0 <= one < inf for one in figures):
         fix = "pass (input, output) or (input, output, cached input) for a million tokens"
         raise FallbackConfigError.about(f"prices[{attempt.target!r}]", f"got {price!r}", fix)
-    return figures
+    return (*figures, figures[0])[:3]
 
 
 def _price_for(tokens: Sequence[float], price: Sequence[float]) -> float:
     entered, written, cached = tokens
-    for_input, for_output, for_cached = (*price, price[0])[:3]
-    parts = ((max(0.0, entered - cached), for_input), (written, for_output), (cached, for_cached))
+    parts = zip((max(0.0, entered - cached), written, cached), price, strict=True)
     return sum(count * each for count, each in parts if each) / _PER_MILLION
 
 
