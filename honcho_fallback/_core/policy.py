@@ -89,7 +89,7 @@ class FallbackPolicy:
         FallbackConfigError: The chain is empty, names repeat, or an argument has the wrong type.
     """
 
-    __slots__ = ("_owner", "_policy", "_runtime", "_unwarned")
+    __slots__ = ("_owner", "_policy", "_unwarned")
 
     def __init__(  # noqa: PLR0913 # each is a part of what a policy is
         self,
@@ -111,9 +111,8 @@ class FallbackPolicy:
             config = config.replace(**options)
         if runtime is not None:
             require_type("runtime", runtime, Runtime, "pass a Runtime or leave it out")
-        chain = check_chain(targets)
-        self._policy = ResolvedPolicy(chain, config, agent, Observers.of(observers), classifier)
-        self._runtime = runtime
+        chain, own = check_chain(targets), Observers.of(observers)
+        self._policy = ResolvedPolicy(chain, config, agent, own, runtime, classifier)
         self._owner: object = self
         self._unwarned = iter((True,))
         if turns_of is not None:
@@ -130,10 +129,10 @@ class FallbackPolicy:
         return label(f"<FallbackPolicy {self._policy.agent}: {chain}>")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        own = tuple(self._policy.observers or ())
-        rest: dict[str, Any] = {"agent": self.agent, "observers": own, "runtime": self._runtime}
-        rest["classifier"] = self._policy.classifier
-        return partial(FallbackPolicy, self.targets, self.config, **rest), ()
+        policy, own = self._policy, tuple(self._policy.observers or ())
+        rest: dict[str, Any] = {"runtime": policy.runtime, "classifier": policy.classifier}
+        rest |= {"agent": policy.agent, "observers": own}
+        return partial(FallbackPolicy, policy.chain, policy.config, **rest), ()
 
     def __deepcopy__(self, memo: object = None) -> FallbackPolicy:
         return self  # immutable, and its clients and its cooldown are there to be shared
@@ -322,7 +321,7 @@ class FallbackPolicy:
         if not isinstance(sessions, Sessions):
             return None
         key = session_id, policy.agent, *(target.name for target in policy.chain)
-        now = (self._runtime or Runtime.current()).monotonic()
+        now = (policy.runtime or Runtime.current()).monotonic()
         return Place(session_id, sessions.position(key, now), partial(sessions.answered, key))
 
     def start(self, **options: Unpack[StartOptions]) -> FallbackRun:
@@ -352,8 +351,7 @@ class FallbackPolicy:
         """
         policy = object.__new__(type(self))
         policy._policy = self._policy.labelled(agent)
-        policy._runtime, policy._owner = self._runtime, self._owner
-        policy._unwarned = self._unwarned
+        policy._owner, policy._unwarned = self._owner, self._unwarned
         return policy
 
     perform = staticmethod(drivers.perform)
@@ -361,8 +359,8 @@ class FallbackPolicy:
 
     def _observers(self) -> Observers | None:
         """Return who observes: in a time of its own, as a simulated one, not the process's."""
-        own = self._policy.observers
-        return own if self._runtime is not None else Observers.now(own)
+        own, runtime = self._policy.observers, self._policy.runtime
+        return own if runtime is not None else Observers.now(own)
 
     def _tell_turn_end(self, turn: Turn) -> None:
         observers, agent = self._observers(), self._policy.agent
@@ -375,8 +373,7 @@ class FallbackPolicy:
     def _start(self, options: CallOptions) -> FallbackRun:
         if options:
             return self._starter(options)()
-        turn = self._current_turn(self._policy)
-        return FallbackRun(self._policy, turn, _new_id(), self._runtime)
+        return FallbackRun(self._policy, self._current_turn(self._policy), _new_id())
 
     def _starter(self, options: CallOptions) -> Start:
         # A generator's body runs when it is first read, perhaps in another context: which turn it
@@ -397,7 +394,7 @@ class FallbackPolicy:
             config = policy.config.replace(**overrides)
             if "require" in overrides:  # a promise of the policy's is no call's to take back
                 config = config.replace(require=config.require | policy.config.require)
-            rest = policy.observers, policy.classifier
+            rest = policy.observers, policy.runtime, policy.classifier
             policy = ResolvedPolicy(policy.chain, config, agent, *rest)
         if turn is not None and turn.owner is not self._owner:
             fix = "pass one from this policy's turn()"
@@ -409,10 +406,8 @@ class FallbackPolicy:
         if session is not None and (place := self._place(policy, session)) is not None:
             turn = turn or Turn(self._owner, _new_id(), self._tell_turn_end)
             turn.join(place)
-        unfit, runtime = _checked_unfit(unfit, policy), self._runtime
-        return lambda: FallbackRun(
-            policy, turn, _new_id(), runtime, metadata=metadata, unfit=unfit
-        )
+        unfit = _checked_unfit(unfit, policy)
+        return lambda: FallbackRun(policy, turn, _new_id(), metadata=metadata, unfit=unfit)
 
     def _current_turn(self, policy: ResolvedPolicy) -> Turn | None:
         if current_turn.get() is None and not policy.turn_scoped:

@@ -104,17 +104,16 @@ class FallbackRun:
 
     __slots__ = ("_begun", "_call", "_observers", "_runtime")
 
-    def __init__(  # noqa: PLR0913 # each is a part of what a call begins with
+    def __init__(
         self,
         policy: ResolvedPolicy,
         turn: Turn | None,
         call_id: str,
-        runtime: Runtime | None,
         *,
         metadata: Facts = None,
         unfit: Mapping[int, str] | None = None,
     ) -> None:
-        observers = policy.observers
+        observers, runtime = policy.observers, policy.runtime
         if runtime is None and Observers.everybodys is not None:
             observers = Observers.now(observers)
         self._observers = observers and observers.listening()

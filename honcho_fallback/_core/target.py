@@ -159,42 +159,35 @@ class Target:
         object.__setattr__(self, "name", self.name or name)
         params = {key: _copy(value) for key, value in self.params.items()}
         object.__setattr__(self, "params", MappingProxyType(params))
-        object.__setattr__(self, "identity", self._identity())
-        object.__setattr__(self, "keys", self._keys())
+        self._identify()
 
     def __repr__(self) -> str:
         shown = ("model", "provider", "name", "context_window")
         return label(f"Target({', '.join(f'{one}={getattr(self, one)!r}' for one in shown)})")
 
-    def _identity(self) -> str:
-        """Compute it, unless it was given, or computed for a target like this one."""
-        given, computed = self.identity, _COMPUTED.fullmatch(self.identity)
-        fingerprint: str | None = getattr(self.credential, "fingerprint", None)
+    def _identify(self) -> None:
+        """Compute identity and keys; one that was given, or computed for one like this, stays."""
+        fingerprint: str = getattr(self.credential, "fingerprint", None) or ""
         provider, endpoint = (self.provider or "").lower(), (self.endpoint or "").rstrip("/")
-        if provider and endpoint and fingerprint:
-            host, path = _split(endpoint)
-            key = _digest(host, path, fingerprint)[:16]
-            model = _digest(provider, self.model, endpoint, fingerprint)
-            known = f"known:{model}:{key}:{_digest(host)[:16]}"
-            return given if given and computed is None else known
+        key = host = ""
+        if endpoint:
+            address, path = _split(endpoint)
+            host = _digest(address)[:16]
+            key = _digest(address, path, fingerprint)[:16] if fingerprint else ""
+        identity, computed = self.identity, _COMPUTED.fullmatch(self.identity)
         # A copy is the same target; what dataclasses.replace makes under another name is not.
-        seal = _digest(provider, self.model, endpoint, fingerprint or "", self.name)
-        is_another = computed is not None and computed["seal"] not in {None, seal}
-        return given if given and not is_another else f"here:{urandom(12).hex()}:{seal}"
-
-    def _keys(self) -> Mapping[Scope, str]:
-        keys: dict[Scope, str] = {"model": self.identity}
-        fingerprint: str | None = getattr(self.credential, "fingerprint", None)
-        shared = _COMPUTED.search(self.identity)
-        if shared is not None and shared["credential"]:
-            keys["credential"] = f"credential:{shared['credential']}"
-            keys["endpoint"] = f"endpoint:{shared['endpoint']}"
-        elif self.endpoint is not None:
-            host, path = _split(self.endpoint)
-            keys["endpoint"] = f"endpoint:{_digest(host)[:16]}"
-            if fingerprint:
-                keys["credential"] = f"credential:{_digest(host, path, fingerprint)[:16]}"
-        return keys
+        seal = _digest(provider, self.model, endpoint, fingerprint, self.name)
+        if provider and key and (not identity or computed):
+            model = _digest(provider, self.model, endpoint, fingerprint)
+            identity = f"known:{model}:{key}:{host}"
+        elif not identity or (computed and computed["seal"] not in {None, seal}):
+            identity = f"here:{urandom(12).hex()}:{seal}"
+        if (handed_on := _COMPUTED.search(identity)) and handed_on["credential"]:
+            key, host = handed_on.group("credential", "endpoint")
+        keys = {"credential": key, "endpoint": host}
+        keys = {scope: f"{scope}:{digest}" for scope, digest in keys.items() if digest}
+        object.__setattr__(self, "identity", identity)
+        object.__setattr__(self, "keys", {"model": identity, **keys})
 
     def __reduce__(self) -> tuple[Any, ...]:
         # A mappingproxy cannot be pickled or deep-copied.
