@@ -24,6 +24,7 @@ from tests.helpers.scripted import DRIVERS, ask, asked_by, pair, repeating
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
+    from honcho_fallback.testing import Script
 
 P, F = "primary", "fallback"
 LATE = {"error": {"message": "Overloaded", "type": "overloaded_error"}, "type": "error"}
@@ -112,7 +113,7 @@ def test_an_async_refine_is_refused_where_it_is_written(hook: Any) -> None:
     with pytest.raises(FallbackConfigError, match="refine: it is async; write it without async"):
         FallbackConfig(refine=hook)
     with pytest.raises(FallbackConfigError, match="refine: it is async"):
-        pair().call(ask_plainly, refine=hook)
+        pair().call(HELLO.ask, refine=hook)
 
 
 @pytest.mark.parametrize(
@@ -165,14 +166,11 @@ def test_an_async_validator_is_refused_in_a_thread(driver: str) -> None:
     assert (script.asked, run.record.outcome) == ([], "cancelled")
 
 
-class LooksSync:
-    """A callable whose coroutine shows only when it is called."""
-
-    def __call__(self, *_: Any) -> Any:
-        return is_good("bad")
+def looks_sync(answer: str) -> Any:
+    return is_good(answer)
 
 
-@pytest.mark.parametrize("validate", [LooksSync(), is_good])
+@pytest.mark.parametrize("validate", [looks_sync, is_good])
 def test_a_hook_that_turns_out_to_be_async_is_refused_as_well(validate: Any) -> None:
     """One that accepts everything, because nobody awaited it, would be the worst: the call ends.
 
@@ -182,9 +180,9 @@ def test_a_hook_that_turns_out_to_be_async_is_refused_as_well(validate: Any) -> 
     with pytest.raises(FallbackConfigError, match="validate: it is async"):
         run.accept("bad")
     assert run.outcome == "rejected"
-    run = pair(validate=LooksSync()).start()
+    run = pair(validate=looks_sync).start()
     with pytest.raises(FallbackConfigError, match="validate: it is async"):
-        pair().call(ask_plainly, run=run)
+        pair().call(HELLO.ask, run=run)
     assert (run.outcome, len(run.record.attempts)) == ("rejected", 1)
 
 
@@ -237,7 +235,7 @@ def test_a_run_comes_alone(options: dict[str, Any]) -> None:
     if "turn" in options:
         options = {"turn": policy.turn()}
     with pytest.raises(FallbackConfigError, match=r"run: it came with options.*start\(\)"):
-        policy.call(ask_plainly, run=policy.start(), **options)
+        policy.call(HELLO.ask, run=policy.start(), **options)
 
 
 def judge(failure: Failure, error: BaseException) -> Failure:
@@ -301,22 +299,6 @@ def test_the_pull_requests_table_holds_for_answers() -> None:
         policy.call(repeating(primary=[blocked], fallback=["no"]).ask)
 
 
-def ask_plainly(_: Attempt) -> str:
-    return "hello"
-
-
-async def ask_async(_: Attempt) -> str:
-    return "hello"
-
-
-def ask_chunks(_: Attempt) -> Any:
-    yield "hello"
-
-
-async def ask_chunks_async(_: Attempt) -> Any:
-    yield "hello"
-
-
 class Fields(BaseModel):
     """An answer as the SDKs make them: iterating over it gives its fields."""
 
@@ -374,44 +356,38 @@ class BothWays(SyncStream, AsyncStream):
     close = SyncStream.close
 
 
+def says(answer: Any) -> Script:
+    return repeating(primary=[answer], fallback=[answer])
+
+
+HELLO = says("hello")
 COMPLETION = {"choices": [{"message": {"content": "hello"}}], "model": "m", "object": "x"}
-
-
-def gives(make: Any) -> Any:
-    return lambda _: make()
-
-
-def gives_in_task(make: Any) -> Any:
-    async def ask(_: Attempt) -> Any:
-        return make()
-
-    return ask
 
 
 @pytest.mark.parametrize(
     ("verb", "asks", "fits"),
     [
-        ("call", ask_async, "acall"),
-        ("call", ask_chunks, "stream"),
-        ("call", ask_chunks_async, "astream"),
-        ("acall", ask_plainly, "call"),
-        ("acall", ask_chunks, "stream"),
-        ("acall", ask_chunks_async, "astream"),
-        ("stream", ask_async, "astream"),
-        ("stream", ask_chunks_async, "astream"),
-        ("astream", ask_plainly, "stream"),
-        ("astream", ask_chunks, "stream"),
+        ("call", HELLO.aask, "acall"),
+        ("call", HELLO.stream, "stream"),
+        ("call", HELLO.astream, "astream"),
+        ("acall", HELLO.ask, "call"),
+        ("acall", HELLO.stream, "stream"),
+        ("acall", HELLO.astream, "astream"),
+        ("stream", HELLO.aask, "astream"),
+        ("stream", HELLO.astream, "astream"),
+        ("astream", HELLO.ask, "stream"),
+        ("astream", HELLO.stream, "stream"),
         # Whole answers and the SDKs' streams: fields are no chunks.
-        ("stream", gives(Fields), "call"),
-        ("stream", gives(lambda: dict(COMPLETION)), "call"),
-        ("astream", gives_in_task(Fields), "acall"),
-        ("call", gives(SyncStream), "stream"),
-        ("call", gives(BothWays), "stream"),
-        ("call", gives(AsyncStream), "astream"),
-        ("acall", gives_in_task(SyncStream), "stream"),
-        ("acall", gives_in_task(BothWays), "astream"),
-        ("acall", gives_in_task(AsyncStream), "astream"),
-        ("stream", gives(AsyncStream), "astream"),
+        ("stream", says(Fields()).ask, "call"),
+        ("stream", says(dict(COMPLETION)).ask, "call"),
+        ("astream", says(Fields()).aask, "acall"),
+        ("call", says(SyncStream()).ask, "stream"),
+        ("call", says(BothWays()).ask, "stream"),
+        ("call", says(AsyncStream()).ask, "astream"),
+        ("acall", says(SyncStream()).aask, "stream"),
+        ("acall", says(BothWays()).aask, "astream"),
+        ("acall", says(AsyncStream()).aask, "astream"),
+        ("stream", says(AsyncStream()).ask, "astream"),
     ],
 )
 def test_the_wrong_verb_is_refused_with_the_right_one(verb: str, asks: Any, fits: str) -> None:
@@ -429,9 +405,9 @@ def test_the_wrong_verb_is_refused_with_the_right_one(verb: str, asks: Any, fits
 )
 def test_a_stream_that_was_no_answer_is_closed(verb: str, kind: Any) -> None:
     """Its connection goes back, in the way that its verb can."""
-    made, wrapped = kind(), gives if verb == "call" else gives_in_task
+    made = kind()
     with pytest.raises(FallbackConfigError):
-        asked_by(verb, pair(), wrapped(lambda: made))
+        ask(pair(), says(made), verb)
     assert made.closed
 
 
@@ -445,8 +421,8 @@ def test_a_stream_that_was_no_answer_is_closed(verb: str, kind: Any) -> None:
 )
 async def test_any_answer_that_can_be_used_is_one(answer: Any) -> None:
     """Values, containers, models, files and plain iterators: doubt lets an answer pass."""
-    assert pair().call(gives(lambda: answer)) is answer
-    assert await pair().acall(gives_in_task(lambda: answer)) is answer
+    assert pair().call(says(answer).ask) is answer
+    assert await pair().acall(says(answer).aask) is answer
 
 
 @pytest.mark.parametrize(
@@ -466,7 +442,7 @@ def test_any_iterable_of_chunks_is_a_stream(make: Any) -> None:
         assert asked_by("astream", pair(), lambda _: make()) == ["hel", "lo"]
 
 
-@pytest.mark.parametrize(("verb", "asks"), [("acall", ask_async), ("astream", ask_chunks_async)])
+@pytest.mark.parametrize(("verb", "asks"), [("acall", HELLO.aask), ("astream", HELLO.astream)])
 def test_a_plain_function_may_fail_before_it_has_something_to_await(verb: str, asks: Any) -> None:
     """It is no wrong verb yet: what it raises is a failure, and the next target is asked."""
 
