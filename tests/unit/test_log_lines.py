@@ -42,19 +42,31 @@ class Provider:
         return attempt.target.name
 
 
-def facts(record: logging.LogRecord) -> dict[str, str]:
+def facts(line: str) -> dict[str, str]:
     """Return what stands in a line."""
-    return dict(part.split("=", 1) for part in record.getMessage().split(" "))
+    return dict(part.split("=", 1) for part in line.split(" "))
 
 
-def written(caplog: pytest.LogCaptureFixture) -> list[logging.LogRecord]:
-    """Return this package's lines: an exporter of another test may still write its own."""
-    return [record for record in caplog.records if record.name == "honcho_fallback"]
+class Log:
+    """This package's lines: an exporter of another test may still write its own."""
+
+    def __init__(self, caplog: pytest.LogCaptureFixture) -> None:
+        self.caplog = caplog
+
+    @property
+    def records(self) -> list[logging.LogRecord]:
+        return [record for record in self.caplog.records if record.name == "honcho_fallback"]
+
+    def with_fact(self, fact: str) -> list[dict[str, str]]:
+        """Return the lines that say something of this kind."""
+        lines = (facts(record.getMessage()) for record in self.records)
+        return [line for line in lines if fact in line]
 
 
-def lines_with(caplog: pytest.LogCaptureFixture, fact: str) -> list[dict[str, str]]:
-    """Return the lines that say something of this kind."""
-    return [one for one in map(facts, written(caplog)) if fact in one]
+@pytest.fixture
+def log(clock: Clock, caplog: pytest.LogCaptureFixture) -> Log:
+    caplog.set_level(logging.INFO, "honcho_fallback")
+    return Log(caplog)
 
 
 CHAIN = (Target("primary"), Target("fallback"))
@@ -64,61 +76,51 @@ def policy(agent: str = "chat", **options: Any) -> FallbackPolicy:
     return FallbackPolicy(CHAIN, FallbackConfig(wait=0, **options), agent=agent)
 
 
-def test_a_storm_of_switches_is_a_few_lines(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_storm_of_switches_is_a_few_lines(clock: Clock, log: Log) -> None:
     """1,000 switches in a second: the first ten, and a minute later one that counts the others."""
     asked, provider = policy(), Provider(primary=StatusError(503))
     for _ in range(1000):
         clock.advance(0.001)
         asked.call(provider)
-    assert len(written(caplog)) == 10
-    assert lines_with(caplog, "left_out") == []
+    assert len(log.records) == 10
+    assert log.with_fact("left_out") == []
     clock.advance(60)
     asked.call(provider)
-    (summary,) = written(caplog)[10:]
-    assert facts(summary)["left_out"] == "990"
+    (summary,) = log.records[10:]
+    assert facts(summary.getMessage())["left_out"] == "990"
     assert vars(summary)["left_out"] == "990"
     assert summary.levelno == logging.WARNING
 
 
-def test_another_target_or_reason_is_no_storm(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_another_target_or_reason_is_no_storm(log: Log) -> None:
     """In the middle of one a key that dies has its line, whichever agent meets it."""
     provider = Provider(primary=StatusError(503))
     for _ in range(50):
         policy("busy").call(provider)
-    caplog.clear()
+    log.caplog.clear()
     provider.failing["primary"] = StatusError(401)
     policy("rare").call(provider)
-    assert [one["reason"] for one in lines_with(caplog, "failed")] == [
-        "authentication,StatusError,401"
-    ]
+    assert [one["reason"] for one in log.with_fact("failed")] == ["authentication,StatusError,401"]
 
 
-def test_each_switch_is_written_for_who_looks_at_debug(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_each_switch_is_written_for_who_looks_at_debug(log: Log) -> None:
     """The level of the logger switches the rule off: nothing is lost, it is only quieter."""
-    caplog.set_level(logging.DEBUG, "honcho_fallback")
+    log.caplog.set_level(logging.DEBUG, "honcho_fallback")
     asked, provider = policy(), Provider(primary=StatusError(503))
     for _ in range(25):
         asked.call(provider)
-    assert len(lines_with(caplog, "failed")) == 25
-    assert Counter(record.levelname for record in written(caplog)) == {"WARNING": 10, "DEBUG": 15}
+    assert len(log.with_fact("failed")) == 25
+    assert Counter(record.levelname for record in log.records) == {"WARNING": 10, "DEBUG": 15}
 
 
-def test_a_call_that_nobody_answered_always_has_its_line(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_call_that_nobody_answered_always_has_its_line(log: Log) -> None:
     """An error: who failed with what, how long it took, and the id, which the caller's has."""
     asked, ids = policy(max_attempts=2), list[str]()
     for _ in range(50):
         with pytest.raises(FallbackExhausted) as caught:
             asked.call(Provider(primary=StatusError(429), fallback=TimeoutError()))
         ids.append(caught.value.record.call_id)
-    lines = lines_with(caplog, "outcome")
+    lines = log.with_fact("outcome")
     assert [line.pop("call_id") for line in lines] == ids
     assert lines[0] == {
         "agent": "chat",
@@ -127,14 +129,11 @@ def test_a_call_that_nobody_answered_always_has_its_line(
         "attempts": "primary:rate_limit,fallback:timeout",
         "seconds": "0.000",
     }
-    assert Counter(one.levelname for one in written(caplog))["ERROR"] == 50
+    assert Counter(one.levelname for one in log.records)["ERROR"] == 50
 
 
-def test_a_rest_has_one_line_at_its_beginning_and_one_at_its_end(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_rest_has_one_line_at_its_beginning_and_one_at_its_end(clock: Clock, log: Log) -> None:
     """Who, why, until when, met by which agent; then that it is over, and how many it met."""
-    caplog.set_level(logging.INFO, "honcho_fallback")
     cooldown = Cooldown(base=30)
     chat, judge = policy("chat", cooldown=cooldown), policy("judge", cooldown=cooldown)
     provider = Provider(primary=StatusError(401))
@@ -142,7 +141,7 @@ def test_a_rest_has_one_line_at_its_beginning_and_one_at_its_end(
     for _ in range(58):
         judge.call(provider)
         chat.call(provider)
-    (line,) = lines_with(caplog, "resting")
+    (line,) = log.with_fact("resting")
     assert line.pop("call_id")
     until = datetime.fromtimestamp(int(clock.time() + 30), UTC)
     assert datetime.fromisoformat(line.pop("until")) == until
@@ -156,44 +155,39 @@ def test_a_rest_has_one_line_at_its_beginning_and_one_at_its_end(
     clock.advance(31)
     provider.failing.clear()
     chat.call(provider)
-    last = written(caplog)[-1]
+    last = log.records[-1]
     assert last.levelno == logging.INFO
-    assert {**facts(last), "call_id": ""} == {
+    assert {**facts(last.getMessage()), "call_id": ""} == {
         "agent": "chat",
         "primary": "primary",
         "restored": "primary",
         "call_id": "",
         "left_out": "115",
     }
-    caplog.clear()
+    log.caplog.clear()
     chat.call(provider)
-    assert written(caplog) == []
+    assert log.records == []
 
 
-def test_a_longer_rest_has_a_line_of_its_own(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_longer_rest_has_a_line_of_its_own(clock: Clock, log: Log) -> None:
     """A probe failed, and the rest is twice as long as the one before."""
     asked, provider = policy(cooldown=Cooldown(base=30)), Provider(primary=StatusError(401))
     for _ in range(2):
         asked.call(provider)
         asked.call(provider)
         clock.advance(31)
-    first, second = (datetime.fromisoformat(one["until"]) for one in lines_with(caplog, "resting"))
+    first, second = (datetime.fromisoformat(one["until"]) for one in log.with_fact("resting"))
     assert (second - first).total_seconds() == pytest.approx(61, abs=1)
 
 
-def test_a_fallback_that_rests_has_its_lines_too(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_fallback_that_rests_has_its_lines_too(clock: Clock, log: Log) -> None:
     """Why it rests, also where it was the last to fail; and that it is back."""
-    caplog.set_level(logging.INFO, "honcho_fallback")
     chain = [Target("primary"), Target("second"), Target("third")]
     asked = FallbackPolicy(chain, FallbackConfig(wait=0, cooldown=Cooldown(after=1, base=30)))
     provider = Provider(primary=StatusError(503), second=StatusError(429))
     asked.call(provider)
     asked.call(provider)
-    rests = {one["resting"]: one["reason"] for one in lines_with(caplog, "resting")}
+    rests = {one["resting"]: one["reason"] for one in log.with_fact("resting")}
     assert rests == {
         "primary": "overloaded,StatusError,503",
         "second": "rate_limit,StatusError,429",
@@ -201,12 +195,10 @@ def test_a_fallback_that_rests_has_its_lines_too(
     del provider.failing["second"]
     clock.advance(31)
     asked.call(provider)
-    assert [one["restored"] for one in lines_with(caplog, "restored")] == ["second"]
+    assert [one["restored"] for one in log.with_fact("restored")] == ["second"]
 
 
-def test_a_rest_after_one_that_ended_early_has_its_own_line(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_rest_after_one_that_ended_early_has_its_own_line(log: Log) -> None:
     """An answer ends a rest before its time, and what the first line said is over."""
     asked = policy(cooldown=Cooldown(after=1, base=1000))
     provider = Provider(primary=StatusError(401))
@@ -220,20 +212,18 @@ def test_a_rest_after_one_that_ended_early_has_its_own_line(
     provider.failing.clear()
     provider.failing["primary"] = StatusError(401)
     assert [asked.call(provider) for _ in range(3)] == ["fallback"] * 3
-    assert len(lines_with(caplog, "resting")) == 2
+    assert len(log.with_fact("resting")) == 2
 
 
-def test_where_all_rest_nobody_is_said_to_be_passed_over(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_where_all_rest_nobody_is_said_to_be_passed_over(log: Log) -> None:
     """They are asked all the same, one after the other: each failure has its line."""
     asked = policy(cooldown=Cooldown(after=1, base=30))
     provider = Provider(primary=StatusError(503), fallback=StatusError(503))
     for _ in range(2):
         with pytest.raises(FallbackExhausted):
             asked.call(provider)
-    assert lines_with(caplog, "resting") == []
-    assert len(lines_with(caplog, "outcome")) == len(lines_with(caplog, "failed")) == 2
+    assert log.with_fact("resting") == []
+    assert len(log.with_fact("outcome")) == len(log.with_fact("failed")) == 2
 
 
 class Elsewhere:
@@ -248,18 +238,16 @@ class Elsewhere:
         return CooldownChoice(len(offered) - 1, None, ((0, self.seconds),) if offered else ())
 
 
-def test_what_others_learned_has_a_line_without_their_reason(
-    clock: Clock, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_what_others_learned_has_a_line_without_their_reason(log: Log) -> None:
     """Another process met the failure; and a store's endless rest breaks no call.
 
     A rest that is over while others probe is nothing new.
     """
     policy(cooldown=Elsewhere(0)).call(Provider())
-    assert written(caplog) == []
+    assert log.records == []
     asked = policy(cooldown=Elsewhere(inf))
     assert [asked.call(Provider()) for _ in range(3)] == ["fallback"] * 3
-    (line,) = lines_with(caplog, "resting")
+    (line,) = log.with_fact("resting")
     assert line["reason"] == "elsewhere"
 
 
@@ -299,15 +287,9 @@ def test_a_service_that_configured_nothing_sees_when_and_how_bad(tmp_path: Any) 
     result = subprocess.run(
         [sys.executable, "-c", SERVICE], capture_output=True, text=True, check=True, cwd=tmp_path
     )
-    lines = [
-        dict(part.split("=", 1) for part in line.split(" ")) for line in result.stderr.splitlines()
-    ]
-    assert [next(iter({"failed", "resting", "restored"} & {*line})) for line in lines] == [
-        "failed",
-        "resting",
-        "restored",
-    ]
-    for line in lines:
+    lines = [*map(facts, result.stderr.splitlines())]
+    for line, fact in zip(lines, ("failed", "resting", "restored"), strict=True):
+        assert {"failed", "resting", "restored"} & {*line} == {fact}
         assert [*line][:2] == ["time", "level"]
         assert line["level"] == "WARNING"
         assert line["time"].endswith("+00:00")
