@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import errno
 import functools
 import importlib
@@ -17,6 +18,8 @@ import httpx
 import openai
 import pytest
 from google.genai import errors as genai
+
+from honcho_fallback import Failure, classify
 
 URL = "https://provider.test/v1/chat/completions"
 # Any, because openai and anthropic sit on either of the two httpx lineages.
@@ -55,6 +58,15 @@ def stand_in(name: str, module: str, base: type[Exception] = ProviderError) -> t
 def raised_from(outer: Exception, cause: BaseException) -> Exception:
     outer.__cause__ = cause
     return outer
+
+
+def classified_in_a_task(error: BaseException) -> Failure:
+    """Classify where a client of this process may be stale: under a loop."""
+
+    async def in_task() -> Failure:
+        return classify(error)
+
+    return asyncio.run(in_task())
 
 
 def built(row: dict[str, Any]) -> Exception:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -281,64 +282,42 @@ async def test_a_cancellation_in_the_loop_turn_of_an_answer_is_one() -> None:
 # Where the call is when it is cancelled.
 
 
-async def hang(reached: asyncio.Event) -> None:
-    reached.set()
-    await asyncio.Event().wait()
+def place_of(name: str, reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
+    """Return a policy and an ask that come to a place and stay there."""
+    hello, refused = repeating(primary=["hello"]), repeating(primary=[StatusError(401)])
 
+    async def hang(_: object = None) -> None:
+        reached.set()
+        await asyncio.Event().wait()
 
-def in_an_sdk_that_makes_an_error_of_it(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
-    async def asks(_: Attempt) -> None:
+    async def makes_an_error_of_it(_: object) -> None:
         try:
-            await hang(reached)
+            await hang()
         except asyncio.CancelledError:
             raise StatusError(500) from None
 
-    return pair(), asks
-
-
-def in_a_wait(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
-    async def fails(_: Attempt) -> None:
+    async def fails(_: object) -> None:
         reached.set()
         raise StatusError(503)
 
-    return FallbackPolicy([Target(P)], FallbackConfig(wait=3600)), fails
+    key = SimpleNamespace(get=lambda: "key", refresh=hang)
+    places: dict[str, tuple[FallbackPolicy, Any]] = {
+        "an SDK": (pair(), makes_an_error_of_it),
+        "a wait": (FallbackPolicy([Target(P)], FallbackConfig(wait=3600)), fails),
+        "a refresh": (FallbackPolicy([Target(P, credential=key), Target(F)]), refused.aask),
+        "a validator": (pair(validate=hang), hello.aask),
+    }
+    return places[name]
 
 
-class SlowKey:
-    """A credential that nobody gets."""
+@pytest.mark.parametrize("place", ["an SDK", "a wait", "a refresh", "a validator"])
+async def test_a_cancellation_goes_out_from_wherever_the_call_is(place: str) -> None:
+    """HON-031: the record closes as cancelled, nobody else is asked, no attempt is invented.
 
-    def __init__(self, reached: asyncio.Event) -> None:
-        self.reached = reached
-
-    def get(self) -> str:
-        return "key"
-
-    async def refresh(self) -> None:
-        await hang(self.reached)
-
-
-def in_a_refresh(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
-    chain = [Target(P, credential=SlowKey(reached)), Target(F)]
-    return FallbackPolicy(chain, wait=0), repeating(primary=[StatusError(401)]).aask
-
-
-def in_a_validator(reached: asyncio.Event) -> tuple[FallbackPolicy, Any]:
-    return pair(validate=lambda _: hang(reached)), repeating(primary=["hello"]).aask
-
-
-@pytest.mark.parametrize(
-    "place",
-    [
-        in_an_sdk_that_makes_an_error_of_it,
-        in_a_wait,
-        in_a_refresh,
-        in_a_validator,
-    ],
-)
-async def test_a_cancellation_goes_out_from_wherever_the_call_is(place: Any) -> None:
-    """HON-031: the record closes as cancelled, nobody else is asked, no attempt is invented."""
+    Also in an SDK that makes an error of it.
+    """
     reached = asyncio.Event()
-    policy, asks = place(reached)
+    policy, asks = place_of(place, reached)
     run = policy.start()
     task = asyncio.create_task(policy.acall(asks, run=run))
     await reached.wait()
@@ -347,7 +326,7 @@ async def test_a_cancellation_goes_out_from_wherever_the_call_is(place: Any) -> 
     with pytest.raises(asyncio.CancelledError):
         await task
     assert run.record.outcome == "cancelled"
-    attempts = [P, P] if place is in_a_refresh else [P]  # it belongs to the one that it is for
+    attempts = [P, P] if place == "a refresh" else [P]  # it belongs to the one that it is for
     assert [attempt.target for attempt in run.record.attempts] == attempts
 
 

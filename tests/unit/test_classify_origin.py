@@ -20,6 +20,7 @@ from openai.types.responses import ResponseError
 from honcho_fallback import Failure, FallbackConfig, FallbackPolicy, Target, classify
 from honcho_fallback._classify._tables import ORIGINS, WORDS
 from honcho_fallback._values.failure import FailureKind as Kind
+from tests.helpers.errors import classified_in_a_task
 from tests.helpers.provider import ProviderServer, Reply
 
 if TYPE_CHECKING:
@@ -34,9 +35,12 @@ def made(name: str, module: str, text: str = "", base: type[Exception] = Excepti
     return error
 
 
-def answered(url: str, status: int = 503, method: str = "POST", **answer: Any) -> Exception:
+def answered(
+    url: str, status: int = 503, method: str = "POST", sent: Any = (), **answer: Any
+) -> Exception:
     """Return what httpx raises for an answer."""
-    response = httpx.Response(status, request=httpx.Request(method, url), **answer)
+    request = httpx.Request(method, url, **dict(sent))
+    response = httpx.Response(status, request=request, **answer)
     with pytest.raises(httpx.HTTPStatusError) as caught:
         response.raise_for_status()
     return caught.value
@@ -116,14 +120,9 @@ def test_what_is_made_at_the_end_of_an_address_is_another_services(name: str) ->
 def test_a_request_that_asks_a_model_is_a_models(field: str) -> None:
     """Whatever its address is called; of a long request the beginning is read."""
     for content in (f'{{"{field}": 1}}', f"{{'{field}' : 1}}", f'{{"{field}": "{"x" * 9000}"}}'):
-        response = httpx.Response(503, request=httpx.Request("POST", PAGE, content=content))
-        with pytest.raises(httpx.HTTPStatusError) as caught:
-            response.raise_for_status()
-        assert classify(caught.value).kind is Kind.OVERLOADED
-    other = httpx.Request("POST", PAGE, json={"title": "The fallback", "labels": ["bug"]})
-    with pytest.raises(httpx.HTTPStatusError) as caught:
-        httpx.Response(503, request=other).raise_for_status()
-    assert classify(caught.value).kind is Kind.LOCAL
+        assert classify(answered(PAGE, sent={"content": content})).kind is Kind.OVERLOADED
+    other = {"title": "The fallback", "labels": ["bug"]}
+    assert classify(answered(PAGE, sent={"json": other})).kind is Kind.LOCAL
 
 
 def test_an_answer_that_is_not_here_yet_is_not_read() -> None:
@@ -396,13 +395,6 @@ def test_a_code_in_a_text_counts_where_only_a_model_was_asked() -> None:
 # --- clients of this process
 
 
-def under_a_loop(error: BaseException) -> Failure:
-    async def judge() -> Failure:
-        return classify(error)
-
-    return asyncio.run(judge())
-
-
 def sdk_error(cause: BaseException) -> BaseException:
     error = openai.APIConnectionError(request=httpx2.Request("POST", "https://a.example/v1"))
     error.__cause__ = cause
@@ -422,7 +414,7 @@ def test_a_connection_of_a_loop_that_is_over_is_a_lost_one(
     text: str, wrap: Callable[[BaseException], BaseException]
 ) -> None:
     """Nobody rests for it. The request may have gone out: the socket takes it before the loop."""
-    failure = under_a_loop(wrap(RuntimeError(text)))
+    failure = classified_in_a_task(wrap(RuntimeError(text)))
     assert (failure.kind, failure.transient) == (Kind.CONNECTION, True)
     assert (failure.scope, failure.reached) == ("client", "unknown")
     assert classify(wrap(RuntimeError(text))).kind is Kind.LOCAL  # no loop runs: it is a mistake
@@ -432,7 +424,7 @@ def test_a_client_that_is_closed_asks_nobody() -> None:
     """Under a loop somebody else closed it, as a cache does; elsewhere the program did."""
     error = RuntimeError("Cannot send a request, as the client has been closed.")
     for one in (error, sdk_error(error)):
-        failure = under_a_loop(one)
+        failure = classified_in_a_task(one)
         assert (failure.kind, failure.scope, failure.reached) == (Kind.CONNECTION, "client", "no")
         assert classify(one).kind is Kind.LOCAL
 
@@ -444,7 +436,7 @@ def test_litellm_wraps_it_into_a_text(text: str) -> None:
     litellm = pytest.importorskip("litellm")
     facts = {"message": f"OpenAIException - {text}", "llm_provider": "openai", "model": "m"}
     for error in (litellm.APIConnectionError(**facts), litellm.APIError(status_code=500, **facts)):
-        failure = under_a_loop(error)
+        failure = classified_in_a_task(error)
         assert (failure.kind, failure.scope) == (Kind.CONNECTION, "client")
 
 

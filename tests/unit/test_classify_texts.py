@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import asyncio
 from itertools import product
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,12 +21,7 @@ from honcho_fallback._classify._texts import (
     Vocabulary,
     meaning,
 )
-from tests.helpers.errors import EXAMPLES, ProviderError, stand_in
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from honcho_fallback._values.failure import Failure
+from tests.helpers.errors import EXAMPLES, ProviderError, classified_in_a_task, stand_in
 
 
 def error_of(status: int, message: str) -> Exception:
@@ -44,15 +38,6 @@ def first_rule(text: str, status: int) -> Any:
     """Find the first rule that one sentence of a text fits, or None."""
     rules = RULES.get(status) or RULES.get(status // 100 * 100)
     return rules and rules.first(text)
-
-
-def under_a_loop(read: Callable[..., Any], *text: Any) -> Any:
-    """Read a text where a client of this process may be stale."""
-
-    async def in_task() -> Any:
-        return read(*text)
-
-    return asyncio.run(in_task())
 
 
 # The status, the sentence and the alternative that it fits.
@@ -76,7 +61,7 @@ def test_a_sentence_fits_its_alternative(
     rule = first_rule(sentence, status)
     assert rule is not None
     assert (rule.words, rule.row.kind) == (alternative, kind)
-    failure: Failure = under_a_loop(classify, error_of(status, sentence))
+    failure = classified_in_a_task(error_of(status, sentence))
     assert (failure.kind, failure.reason) == (kind, rule.row.reason)
 
 
