@@ -23,7 +23,7 @@ def repeating(**replies: Sequence[Any]) -> Script:
 
 def pair(**options: Any) -> FallbackPolicy:
     chain = [Target("primary"), Target("fallback")]
-    return FallbackPolicy(chain, FallbackConfig(wait=0, **options))
+    return FallbackPolicy(chain, FallbackConfig(**{"wait": 0, **options}))
 
 
 def asked_by(verb: str, policy: FallbackPolicy, ask: Any, **options: Any) -> Any:

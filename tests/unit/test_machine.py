@@ -27,15 +27,12 @@ from honcho_fallback import (
 from honcho_fallback.testing import StatusError
 from tests.helpers.forked import in_child
 from tests.helpers.own_rules import of_provider
+from tests.helpers.scripted import pair
 
 if TYPE_CHECKING:
     from honcho_fallback.testing import Clock
 
 DOWN = StatusError(503)
-
-
-def pair(**options: Any) -> FallbackPolicy:
-    return FallbackPolicy([Target("primary"), Target("fallback")], FallbackConfig(**options))
 
 
 @pytest.mark.parametrize("accepts", [False, True])
@@ -71,17 +68,25 @@ def test_a_step_after_the_end_is_an_error(step: str) -> None:
     assert run.record == record
 
 
-@pytest.mark.parametrize(
-    "error", [asyncio.CancelledError(), KeyboardInterrupt(), SystemExit(), GeneratorExit()]
-)
-def test_a_cancellation_goes_out_as_it_is(error: BaseException) -> None:
-    """HON-031, G-48: never retried, never a switch, whatever the config; the record closes."""
-    run = pair(rules=of_provider(BaseException), switch_after=3).start()
-    with pytest.raises(type(error)) as caught:
-        run.fail(error)
-    assert caught.value is error
-    assert run.record.outcome == "cancelled"
-    assert [attempt.kind for attempt in run.record.attempts] == ["cancelled"]
+INTERRUPT = type("GraphInterrupt", (Exception,), {"__module__": "langgraph.errors"})
+CANCELLED = (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit, INTERRUPT)
+
+
+@pytest.mark.parametrize("cls", CANCELLED)
+def test_a_cancellation_goes_out_as_it_is(cls: type[BaseException]) -> None:
+    """HON-031, G-48: never retried, never a switch, whatever the config; the record closes.
+
+    Refine, which may say something else of any error, cannot undo it.
+    """
+    refined = pair(refine=lambda *_: Failure.of(FailureKind.OVERLOADED))
+    assert refined.start().fail(KeyError("x")).target.name == "fallback"
+    for policy in (pair(rules=of_provider(BaseException), switch_after=3), refined):
+        run, error = policy.start(), cls()
+        with pytest.raises(cls) as caught:
+            run.fail(error)
+        assert caught.value is error
+        assert run.record.outcome == "cancelled"
+        assert [attempt.kind for attempt in run.record.attempts] == ["cancelled"]
 
 
 def test_time_comes_in_as_now(clock: Clock) -> None:
@@ -151,18 +156,6 @@ def test_a_forked_child_names_its_calls_anew() -> None:
     theirs = in_child(lambda: policy.start().attempt.call_id)
     assert theirs.startswith("c")
     assert policy.start().attempt.call_id != theirs
-
-
-def test_refine_decides_and_cannot_undo_a_cancellation() -> None:
-    """It may say something else of any error, but a cancelled call stays cancelled."""
-    policy = pair(refine=lambda *_: Failure.of(FailureKind.OVERLOADED))
-    assert policy.start().fail(KeyError("x")).target.name == "fallback"
-    interrupt = type("GraphInterrupt", (Exception,), {"__module__": "langgraph.errors"})
-    for error in (asyncio.CancelledError(), interrupt()):
-        run = policy.start()
-        with pytest.raises(type(error)):
-            run.fail(error)
-        assert run.record.outcome == "cancelled"
 
 
 def after(run: FallbackRun, error: Exception, now: float) -> Attempt | type[BaseException]:
