@@ -82,8 +82,14 @@ def policy(redis_url: str, redis_client: redis.Redis) -> Iterator[Make]:
     """Make policies as different processes would have them: each with a store of its own."""
     made: list[RedisCooldown] = []
 
-    def make(*targets: Target, **options: Any) -> FallbackPolicy:
-        made.append(RedisCooldown(redis_url, after=1, base=60, timeout=5.0))
+    def make(
+        *targets: Target,
+        server: Any = redis_url,
+        after: int = 1,
+        aclient: Any = None,
+        **options: Any,
+    ) -> FallbackPolicy:
+        made.append(RedisCooldown(server, after=after, base=60, aclient=aclient, timeout=5.0))
         config = FallbackConfig(wait=0, cooldown=made[-1], **options)
         return FallbackPolicy(targets or chain(), config)
 
@@ -129,6 +135,16 @@ def meanwhile(
         return reply
 
     monkeypatch.setattr(client, "eval", answer_late)
+
+
+async def pull(store: RedisCooldown, driver: str, times: int) -> None:
+    """Ask Redis so often at once."""
+    await asyncio.gather(
+        *(
+            store.apull(KEYS) if driver == "acall" else asyncio.to_thread(store.pull, KEYS)
+            for _ in range(times)
+        )
+    )
 
 
 def make_due(client: redis.Redis, name: str = "primary") -> None:
@@ -374,20 +390,15 @@ def test_redis_that_refuses_writes_is_as_good_as_none_and_never_worse(
     assert float(held(redis_client)["until"]) > time.time() * 1000
 
 
-def test_single_failures_stay_with_their_process(
-    redis_url: str, redis_client: redis.Redis
-) -> None:
+def test_single_failures_stay_with_their_process(policy: Make, redis_client: redis.Redis) -> None:
     """The store hears of rests: two blips here and two there are no outage."""
-    stores = [RedisCooldown(redis_url, timeout=5.0) for _ in range(2)]
     script = repeating(primary=[DOWN], fallback=["hello"])
     told: list[bool] = []
-    for store in stores * 3:
-        FallbackPolicy(chain(), FallbackConfig(cooldown=store)).call(script.ask)
+    for one in [policy(after=3) for _ in range(2)] * 3:
+        one.call(script.ask)
         told.append(redis_client.keys("*") != [])
     assert told == [False] * 4 + [True] * 2
     assert script.asked.count("primary") == 5
-    for store in stores:
-        store.close()
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -405,27 +416,21 @@ def test_what_is_forced_ends_a_rest_for_all(policy: Make, driver: str) -> None:
 @pytest.mark.parametrize("driver", DRIVERS)
 @pytest.mark.parametrize("kind", ["sync", "async", "both", "a function"])
 def test_a_client_of_ones_own_takes_the_place_of_an_address(
-    redis_url: str, redis_client: redis.Redis, driver: str, kind: str
+    policy: Make, redis_url: str, redis_client: redis.Redis, driver: str, kind: str
 ) -> None:
     """Of a Sentinel's master, with a login of its own: whatever redis-py can be given."""
-    threads = redis.Redis.from_url(redis_url)
 
-    def make() -> redis.asyncio.Redis:
+    def tasks() -> redis.asyncio.Redis:
         return redis.asyncio.Redis.from_url(redis_url)
 
-    is_sync = driver in {"call", "stream"}
-    if kind == "async":
-        store = RedisCooldown(make(), after=1, base=60, timeout=5.0)
-    else:
-        aclient = {"sync": None, "both": make(), "a function": make}[kind]
-        store = RedisCooldown(threads, after=1, base=60, aclient=aclient, timeout=5.0)
-    policy = FallbackPolicy(chain(), FallbackConfig(wait=0, cooldown=store))
-    script = repeating(primary=[DOWN], fallback=["hello"])
-    assert drive(driver, policy, script, policy.start()) == "hello"
+    with redis.Redis.from_url(redis_url) as threads:
+        aclient = {"both": tasks(), "a function": tasks}.get(kind)
+        one = policy(server=tasks() if kind == "async" else threads, aclient=aclient)
+        script = repeating(primary=[DOWN], fallback=["hello"])
+        assert drive(driver, one, script, one.start()) == "hello"
     # An async client cannot be asked from a thread: that call goes by this process's memory.
-    is_shared = not (is_sync and kind == "async")
+    is_shared = not (driver in {"call", "stream"} and kind == "async")
     assert bool(held(redis_client)) == is_shared
-    threads.close()
 
 
 def test_a_cluster_is_asked_in_one_slot(tmp_path: Path) -> None:
@@ -497,13 +502,7 @@ async def test_while_redis_is_silent_one_call_looks_for_it(driver: str) -> None:
 
         async def look(calls: int) -> int:
             store._resting_until = 0.0  # its pause is over
-            pulls = (
-                store.apull([("x",)])
-                if driver == "acall"
-                else asyncio.to_thread(store.pull, [("x",)])
-                for _ in range(calls)
-            )
-            await asyncio.gather(*pulls)
+            await pull(store, driver, calls)
             connections = 0
             with suppress(BlockingIOError):
                 while True:
@@ -524,19 +523,12 @@ async def test_connections_from_before_a_restart_are_opened_again(
     port = free_port()
     store = RedisCooldown(f"redis://127.0.0.1:{port}/0", after=1, base=60, timeout=5.0)
 
-    async def pull_in_five_connections() -> None:
-        pulls = (
-            store.apull(KEYS) if driver == "acall" else asyncio.to_thread(store.pull, KEYS)
-            for _ in range(5)
-        )
-        await asyncio.gather(*pulls)
-
     with redis_server(tmp_path, port) as server:
-        await pull_in_five_connections()
+        await pull(store, driver, times=5)
         server.kill()
         server.wait()
     with redis_server(tmp_path, port):
-        await pull_in_five_connections()
+        await pull(store, driver, times=5)
         await store.aclose()
     assert caplog.messages == []
 

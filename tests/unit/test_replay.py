@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import socket
 import sys
-from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -32,13 +31,12 @@ from honcho_fallback import (
 )
 from honcho_fallback._values.tracebacks import shorten
 from honcho_fallback.testing import StatusError
-from tests.helpers.broken_server import BrokenServer
+from tests.helpers.broken_server import WAYS, BrokenServer
 from tests.helpers.errors import REQUEST, raised_from
 from tests.helpers.scripted import DRIVERS, pair, repeating
 from tests.helpers.wire import message_answer, message_start
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
     from types import FrameType
 
     from honcho_fallback.testing import Clock
@@ -165,14 +163,6 @@ def test_a_key_for_idempotent_requests() -> None:
     first, second = keys[:4], keys[4:]
     assert first[0] == first[1] != first[2] == first[3]
     assert not {*first} & {*second}
-
-
-@contextmanager
-def nobody() -> Iterator[str]:
-    """Keep a port to which nobody listens."""
-    with socket.socket() as bound:
-        bound.bind(("127.0.0.1", 0))
-        yield f"http://127.0.0.1:{bound.getsockname()[1]}/v1"
 
 
 # What an answer, a group, a retry or a nested call proves.
@@ -363,21 +353,24 @@ def bedrock(url: str, attempts: int) -> Any:
 @pytest.mark.parametrize(("attempts", "reached"), [(1, "no"), (2, "unknown")])
 def test_botocores_attempts_count_where_nobody_answered(attempts: int, reached: str) -> None:
     """Its connection errors have no metadata; a refused host alone is proof all the same."""
-    with nobody() as url, pytest.raises(botocore.exceptions.EndpointConnectionError) as got:
-        bedrock(url, attempts).converse(modelId="m", messages=[])
+    with (
+        WAYS["port closed"]() as gone,
+        pytest.raises(botocore.exceptions.EndpointConnectionError) as got,
+    ):
+        bedrock(gone.url, attempts).converse(modelId="m", messages=[])
     failure = classify(got.value)
     assert (failure.reached, failure.scope) == (reached, "endpoint")
 
 
 def test_urllib3s_own_retries_count() -> None:
     """requests hands on the last error; the session's adapter had asked before."""
-    with nobody() as url, requests.Session() as session:
+    with WAYS["port closed"]() as gone, requests.Session() as session:
         session.mount("http://", requests.adapters.HTTPAdapter(max_retries=1))
         with pytest.raises(requests.exceptions.ConnectionError) as got:
-            session.post(f"{url}/chat/completions")
+            session.post(f"{gone.url}/chat/completions")
         assert classify(got.value).reached == "unknown"
         with pytest.raises(requests.exceptions.ConnectionError) as got:
-            requests.post(f"{url}/chat/completions", timeout=1)
+            requests.post(f"{gone.url}/chat/completions", timeout=1)
         assert classify(got.value).reached == "no"
 
 
@@ -395,8 +388,8 @@ def test_a_proxy_is_no_proof_unless_it_was_not_there() -> None:
 
     with BrokenServer(hang_up) as server:
         assert through(f"http://127.0.0.1:{server.port}") == ("connection", "unknown", "model")
-    with nobody() as url:
-        assert through(url) == ("connection", "no", "endpoint")
+    with WAYS["port closed"]() as gone:
+        assert through(gone.url) == ("connection", "no", "endpoint")
 
 
 def test_a_name_of_the_users_changes_no_fact() -> None:

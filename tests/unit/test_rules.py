@@ -6,6 +6,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+import openai
 import pytest
 from tenacity import BaseRetrying
 
@@ -333,15 +334,9 @@ def test_other_parameters_make_another_target(
     error: Exception, thinking: str, cooldown: Cooldown | None, asked: list[str]
 ) -> None:
     """The same model with less thinking may answer; a dead key, and a cooldown, it shares."""
+    same: dict[str, Any] = {"endpoint": "http://one", "credential": ApiKey("k")}
     chain = [
-        Target(
-            "m",
-            "openai",
-            name,
-            params={"thinking": {"effort": effort}},
-            endpoint="http://one",
-            credential=ApiKey("k"),
-        )
+        Target("m", "openai", name, params={"thinking": {"effort": effort}}, **same)
         for name, effort in ((P, "high"), (F, thinking))
     ]
     script = repeating(primary=[error], fallback=["hello"], third=["hello"])
@@ -359,28 +354,22 @@ def test_a_chain_of_one_identity_ends_as_one_target_does() -> None:
     assert script.asked == [P, P, P]
 
 
-class StainlessClient:
-    """Has what the generated SDKs' clients have."""
-
-    def __init__(self, max_retries: int) -> None:
-        self.max_retries = max_retries
-
-    def with_options(self, *, max_retries: int) -> StainlessClient:
-        return StainlessClient(max_retries)
-
-
 def test_a_client_with_retries_of_its_own_is_warned_of() -> None:
     """G-34: three requests to a dead primary before the policy hears of one are said once."""
     with pytest.warns(UserWarning, match=r"primary: its client makes up to 2 retries") as warned:
-        policy = FallbackPolicy([Target(P, client=StainlessClient(2))])
+        policy = FallbackPolicy([Target(P, client=openai.OpenAI(api_key="k"))])
     assert warned[0].filename == __file__
     assert policy.call(lambda _: "hello") == "hello"
-    FallbackPolicy([Target(P, client=StainlessClient(2).with_options(max_retries=0))])
+    FallbackPolicy([Target(P, client=openai.OpenAI(api_key="k", max_retries=0))])
 
 
 @pytest.mark.parametrize(
     ("count", "client", "warns"),
-    [("2", {"model": "m"}, True), ("0", {"model": "m"}, False), ("2", StainlessClient(2), False)],
+    [
+        ("2", {"model": "m"}, True),
+        ("0", {"model": "m"}, False),
+        ("2", openai.OpenAI(api_key="k"), False),
+    ],
 )
 def test_retries_that_were_made_are_warned_of_where_no_client_could_tell(
     count: str, client: Any, warns: bool, recwarn: pytest.WarningsRecorder

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import socket
 import traceback
 from typing import TYPE_CHECKING, Any
 
@@ -23,6 +22,7 @@ from honcho_fallback import (
     Target,
 )
 from honcho_fallback.testing import StatusError
+from tests.helpers.broken_server import WAYS
 from tests.helpers.scenarios import ERROR_429, ERROR_503, SCENARIOS, F, G, P, Scenario
 from tests.helpers.scripted import DRIVERS, asked_by, pair, repeating
 
@@ -71,15 +71,15 @@ def test_exhaustion_carries_every_error_the_record_and_the_last_cause() -> None:
 
 def test_the_traceback_of_an_exhaustion_can_be_read() -> None:
     """Two SDKs that found nobody: who failed is on a page, and every cause is still there."""
-    with socket.socket() as unused:
-        unused.bind(("127.0.0.1", 0))
-        address = f"http://127.0.0.1:{unused.getsockname()[1]}"
-    client = openai.OpenAI(base_url=address, api_key="x", max_retries=0)
 
     def ask(attempt: Attempt) -> Any:
         return client.chat.completions.create(model=attempt.target.model, messages=[])
 
-    with client, pytest.raises(FallbackExhausted) as caught:
+    with (
+        WAYS["port closed"]() as gone,
+        openai.OpenAI(base_url=gone.url, api_key="x", max_retries=0) as client,
+        pytest.raises(FallbackExhausted) as caught,
+    ):
         FallbackPolicy([Target(P), Target(F)], max_attempts=2).call(ask)
     error = caught.value
     shown = "".join(traceback.format_exception(error))

@@ -319,35 +319,31 @@ def test_a_session_stays_where_its_cache_is_warm(clock: Clock, driver: str) -> N
     assert f"primary: never asked, {why}" in runs[1].record.explain()
 
 
-@pytest.mark.parametrize(("seconds", "first"), [(299, "fallback"), (300, "primary")])
-def test_it_goes_back_when_the_cache_is_cold(clock: Clock, seconds: float, first: str) -> None:
-    """Each answer keeps the cache for so many seconds, and not longer."""
-    policy, script = pair(), repeating(primary=[DOWN, "hello"], fallback=["hello"])
-    turn(policy, script)
-    clock.advance(200)
-    turn(policy, script)
-    clock.advance(seconds)
-    turn(policy, script)
-    assert script.asked == ["primary", "fallback", "fallback", first]
+# What the primary and the fallback say in turn, the seconds after each turn, and who is asked.
+BACK = [DOWN, "hello"]
+TURNS: dict[str, tuple[list[Any], list[Any], tuple[float, ...], str]] = {
+    "an answer keeps the cache": (BACK, ["hello"], (200, 299), "PFFF"),
+    "for so many seconds": (BACK, ["hello"], (200, 300), "PFFP"),
+    # The first answer of a target cannot have read anything; the second can.
+    "nothing is cached, so that a return is free": (BACK, [read(0), read(0)], (0, 0), "PFFP"),
+    "nor is it being written": (BACK, [read(0), read(0, 0)], (0, 0), "PFFP"),
+    "the cache is being written": (BACK, [read(0), read(0, 900)], (0, 0), "PFFF"),
+    "it was read": (BACK, [read(0), read(900)], (0, 0), "PFFF"),
+    "nobody says": (BACK, [read(0), read(None)], (0, 0), "PFFF"),
+    # What the fallback had cached is forgotten: the conversation has gone on elsewhere.
+    "a primary that answered has it again": ([*BACK, "hello"], ["hello", DOWN], (0, 0), "PFFPP"),
+}
 
 
-@pytest.mark.parametrize(
-    ("second", "then"),
-    [
-        (read(0), "primary"),  # nothing is cached, so that a return costs nothing
-        (read(0, 0), "primary"),
-        (read(0, 900), "fallback"),  # the cache is being written
-        (read(900), "fallback"),
-        (read(None), "fallback"),  # nobody says
-    ],
-)
-def test_what_usage_says_of_the_cache_decides(second: Any, then: str) -> None:
-    """The first answer of a target cannot have read anything; the second can."""
-    policy = pair()
-    script = repeating(primary=[DOWN, "hello"], fallback=[read(0), second])
-    for _ in range(3):
+@pytest.mark.parametrize("case", TURNS)
+def test_a_session_goes_back_where_its_cache_is_cold(clock: Clock, case: str) -> None:
+    """Its age decides, and what usage says of it."""
+    primary, fallback, seconds, asked = TURNS[case]
+    policy, script = pair(), repeating(primary=primary, fallback=fallback)
+    for after in (*seconds, 0):
         turn(policy, script)
-    assert script.asked == ["primary", "fallback", "fallback", then]
+        clock.advance(after)
+    assert script.asked == [{"P": "primary", "F": "fallback"}[one] for one in asked]
 
 
 def test_a_turn_is_not_interrupted(clock: Clock) -> None:
@@ -369,15 +365,6 @@ def test_a_turn_within_a_session_is_one_of_its_turns() -> None:
             policy.call(script.ask)
             assert (inner.turn_id, inner is around) == ("named", False)
     assert script.asked == ["primary", "fallback", "fallback"]
-
-
-def test_a_primary_that_answered_has_the_session_again() -> None:
-    """What the fallback had cached is forgotten: the conversation has gone on elsewhere."""
-    policy = pair()
-    script = repeating(primary=[DOWN, "hello", "hello"], fallback=["hello", DOWN])
-    for _ in range(3):
-        turn(policy, script)
-    assert script.asked == ["primary", "fallback", "fallback", "primary", "primary"]
 
 
 def test_a_call_that_nobody_answered_moves_no_session() -> None:
