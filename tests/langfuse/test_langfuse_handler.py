@@ -51,15 +51,12 @@ if TYPE_CHECKING:
     from honcho_fallback import Attempt, FallbackRun
     from honcho_fallback.testing import Script
     from tests.helpers.langfuse_server import Memory, Stored
-    from tests.helpers.otlp import OtlpReceiver, ReceivedSpan
+    from tests.helpers.otlp import OtlpReceiver
 
 
 MESSAGES = [{"role": "user", "content": "Good morning"}]
 TEXT = "Hello there"
-ANSWER = {
-    "choices": [{"message": {"role": "assistant", "content": TEXT}}],
-    "usage": {"prompt_tokens": 3, "completion_tokens": 2, "total_tokens": 5},
-}
+ANSWER = chat_answer(TEXT)
 ONES = {"temperature": 0.5, "extra_headers": {"x-key": "sk-that-nobody-may-see"}}
 CHAIN = [
     Target("one", "openai", params=ONES),
@@ -68,18 +65,13 @@ CHAIN = [
 ]
 
 
-def policy(*observers: FallbackObserver, **options: Any) -> FallbackPolicy:
-    agent = options.pop("agent", "deriver")
-    return FallbackPolicy(
-        CHAIN, FallbackConfig(wait=0, **options), agent=agent, observers=observers
-    )
+def policy(*observers: FallbackObserver) -> FallbackPolicy:
+    return FallbackPolicy(CHAIN, FallbackConfig(wait=0), agent="deriver", observers=observers)
 
 
-def failing(times: int, answer: Any = ANSWER) -> Script:
-    names = [target.name for target in CHAIN]
-    said: dict[str, Any] = {name: [StatusError(503)] for name in names[:times]}
-    said |= {name: [answer] for name in names[times:]}
-    return repeating(**said)
+def failing(times: int) -> Script:
+    said = [*[StatusError(503)] * times, *[ANSWER] * (3 - times)]
+    return repeating(**{target.name: [one] for target, one in zip(CHAIN, said, strict=True)})
 
 
 def called(handler: LangfuseCallbackHandler, *, fails: int = 0, question: Any = MESSAGES) -> None:
@@ -165,7 +157,7 @@ def test_content_is_the_user_s_and_can_be_left_out(memory: Memory) -> None:
     assert shown.input == question
     assert shown.parameters == {"temperature": 0.5, "top_p": 0.9}
     assert (hidden.input, hidden.output) == (None, None)
-    assert hidden.usage == {"input": 3, "output": 2, "total": 5}
+    assert hidden.usage == OPENAIS
 
 
 def test_a_mask_sees_plain_values_and_decides(memory: Memory) -> None:
@@ -202,7 +194,7 @@ def test_metadata_of_a_call_comes_before_that_of_the_application(memory: Memory)
     asking.call(failing(1).ask, metadata={"workspace": "acme", "purpose": "summary"})
     asking.call(failing(0).ask)
     first, second = memory.stored()
-    assert (first.type, first.model, first.usage["total"]) == ("GENERATION", "two", 5)
+    assert (first.type, first.model, first.usage["total"]) == ("GENERATION", "two", 19)
     assert (first.metadata["workspace"], first.metadata["purpose"]) == ("acme", "summary")
     assert first.metadata["app"] == {"path": "/srv", "tags": ["a"], "sizes": [1, 2.5, None]}
     assert first.metadata["fallback_model"] == "two"
@@ -410,21 +402,12 @@ def test_of_several_clients_none_is_guessed(
     assert caplog.text.count("there are several Langfuse clients") == 1
 
 
-VALUES: dict[str, Any] = {
-    "workspace": "acme",
-    "run_id": "123",
-    "is_batch": True,
-    "is_test": False,
-    "step": 3,
-    "share": 0.5,
-    "huge": 2**70,
-    "nothing": None,
-    "city": "Zürich",
-    "half": "a\ud800",
-}
-KEPT: dict[str, Any] = {
-    name: value for name, value in VALUES.items() if name not in {"huge", "nothing", "half"}
-} | {"huge": str(2**70), "half": "a?"}
+PLAIN: dict[str, Any] = {
+    "workspace": "acme", "run_id": "123", "is_batch": True, "is_test": False, "step": 3,
+    "share": 0.5, "city": "Zürich",
+}  # fmt: skip
+VALUES = {**PLAIN, "huge": 2**70, "nothing": None, "half": "a\ud800"}
+KEPT = {**PLAIN, "huge": str(2**70), "half": "a?"}
 
 
 class AtStart(SpanProcessor):
@@ -498,12 +481,6 @@ FORMS = (
 SECRET = "s3cr3t-._~%:@!$*+,"
 
 
-def shown_by(spans: list[ReceivedSpan], *more: Any) -> str:
-    return json.dumps([[one.name, one.status_message, one.attributes] for one in spans]) + repr(
-        more
-    )
-
-
 @pytest.mark.parametrize("form", FORMS)
 def test_no_field_shows_credentials(memory: Memory, traced: Traced, form: str) -> None:
     """Whatever holds an address (names, metadata, parameters, errors), the secret is nowhere."""
@@ -514,10 +491,11 @@ def test_no_field_shows_credentials(memory: Memory, traced: Traced, form: str) -
         LangfuseCallbackHandler(memory.client, per_attempt=True, metadata=nested),
     )
     everywhere(handlers, address)
-    shown = shown_by(memory.spans() + traced.received(), traced.events(), traced.at_start.seen)
+    spans = memory.spans() + traced.received()
+    told = [[one.name, one.status_message, one.attributes] for one in spans]
+    shown = json.dumps(told) + repr((traced.events(), traced.at_start.seen))
     assert len(memory.stored()) == 3 + 5  # generations and attempts
     assert "host" in shown
-    assert SECRET not in shown
     assert "s3cr3t" not in shown
 
 
@@ -534,21 +512,15 @@ def everywhere(handlers: tuple[FallbackObserver, ...], address: str) -> None:
     choice = {"finish_reason": address, "message": {"role": "assistant", "content": "hello"}}
     answer = {"model": address, "object": "chat.completion", "choices": [choice]}
 
-    def fails(attempt: Attempt) -> Any:
-        if attempt.number == 1:
-            raise failure(503)
-        return answer
-
-    def always_fails(_: Attempt) -> Any:
-        raise failure(503)
-
+    said: list[Any] = [[failure(503)], [answer, answer, failure(503)]]
+    script = repeating(**{one.name: replies for one, replies in zip(chain, said, strict=True)})
     metadata: Mapping[str, Any] = {"url": address, address: address}
     run = policy.start(metadata=metadata)
     run.report(input=MESSAGES, parameters={"service_tier": address})
-    policy.call(fails, run=run)
-    policy.call(lambda _: answer, unfit={0: address})
+    policy.call(script.ask, run=run)
+    policy.call(script.ask, unfit={0: address})
     with pytest.raises(FallbackExhausted):
-        policy.call(always_fails)
+        policy.call(script.ask)
 
 
 CHAT = chat_answer("hello")

@@ -30,6 +30,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.records import read_records
 from honcho_fallback.testing import StatusError
+from tests.helpers.observers import Noting
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
@@ -41,15 +42,15 @@ PROMPT = "what the provider wrote"
 
 
 class Notebook(FallbackObserver):
-    """Write down what it hears."""
+    """Write down what it hears, but for content."""
 
     def __init__(self) -> None:
-        self.heard: list[Any] = []
+        self.events: list[Any] = []
 
     def keep(self, event: Any, /) -> None:
-        self.heard.append(event)
+        self.events.append(event)
 
-    on_start = on_switch = on_finish = keep
+    on_start = on_switch = on_finish = on_turn_end = keep
 
 
 class Broken(FallbackObserver):
@@ -61,20 +62,21 @@ class Broken(FallbackObserver):
     on_start = on_switch = on_finish = fail
 
 
+CHAIN = (Target("one", "openai"), Target("two", "anthropic"), Target("three", "local"))
+
+
 def policy(*observers: FallbackObserver, targets: int = 3) -> FallbackPolicy:
-    chain = [Target("one", "openai"), Target("two", "anthropic"), Target("three", "local")]
-    return FallbackPolicy(
-        chain[:targets], FallbackConfig(wait=0), agent="deriver", observers=observers
-    )
+    config = FallbackConfig(wait=0)
+    return FallbackPolicy(CHAIN[:targets], config, agent="deriver", observers=observers)
+
+
+def saying(*replies: Any) -> Script:
+    """Make a script of what each target says."""
+    return repeating(**{one.name: [reply] for one, reply in zip(CHAIN, replies, strict=False)})
 
 
 def failing_twice() -> Script:
-    said: dict[str, Any] = {
-        "openai/one": [StatusError(429)],
-        "anthropic/two": [TimeoutError(PROMPT)],
-        "local/three": ["hello"],
-    }
-    return repeating(**said)
+    return saying(StatusError(429), TimeoutError(PROMPT), "hello")
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -84,13 +86,13 @@ def test_observers_hear_start_switches_and_end_in_order(driver: str) -> None:
     asked = policy(notebook)
     run = asked.start()
     DRIVERS[driver](asked, failing_twice(), run)
-    start, first, second, record = notebook.heard
+    start, first, second, record = notebook.events
     assert start.chain == asked.targets
     assert (first.failed.name, first.fallback.name) == ("openai/one", "anthropic/two")
     assert (second.failed.name, second.primary.name) == ("anthropic/two", "openai/one")
     assert record == run.record
-    assert {event.call_id for event in notebook.heard} == {record.call_id}
-    assert {event.agent for event in notebook.heard} == {"deriver"}
+    assert {event.call_id for event in notebook.events} == {record.call_id}
+    assert {event.agent for event in notebook.events} == {"deriver"}
 
 
 def test_one_warning_per_switch_names_who_failed(caplog: pytest.LogCaptureFixture) -> None:
@@ -125,7 +127,7 @@ def test_what_is_no_outage_logs_nothing(caplog: pytest.LogCaptureFixture) -> Non
     for replies in (["hello"], [StatusError(503), "hello"]):
         policy(targets=1).call(repeating(**{"openai/one": replies}).ask)
     with pytest.raises(StatusError):
-        policy().call(repeating(**{"openai/one": [StatusError(400)]}).ask)
+        policy().call(saying(StatusError(400)).ask)
     assert caplog.records == []
 
 
@@ -144,11 +146,11 @@ def test_an_observer_that_does_not_listen_hears_nothing_of_a_call() -> None:
         sleeper.is_listening = True  # too late for this call
         asked.call(failing_twice().ask, run=run)
         sleeper.is_listening = False
-    assert sleeper.heard == []
-    assert len(notebook.heard) == 4
+    assert sleeper.events == []
+    assert len(notebook.events) == 4
     sleeper.is_listening = True
     alone.call(failing_twice().ask)
-    assert len(sleeper.heard) == 4
+    assert len(sleeper.events) == 4
 
 
 def test_an_observer_that_raises_is_logged_once_and_ignored(
@@ -159,7 +161,7 @@ def test_an_observer_that_raises_is_logged_once_and_ignored(
     asked = policy(Broken(), notebook)
     for _ in range(2):
         assert asked.call(failing_twice().ask) == "hello"
-    assert len(notebook.heard) == 8
+    assert len(notebook.events) == 8
     errors = [r.getMessage() for r in caplog.records if r.levelno == logging.ERROR]
     assert len(errors) == 1
     assert "observer Broken raised RuntimeError in on_start" in errors[0]
@@ -170,8 +172,7 @@ def test_the_record_says_who_answered_and_who_was_never_tried() -> None:
     """HOM-070, HON-063: is_fallback where another target than the primary answered."""
     asked = policy()
     run = asked.start()
-    said: dict[str, Any] = {"openai/one": [StatusError(503)], "anthropic/two": ["hello"]}
-    asked.call(repeating(**said).ask, run=run)
+    asked.call(saying(StatusError(503), "hello").ask, run=run)
     record = run.record
     assert (record.answered_by, record.is_fallback) == ("anthropic/two", True)
     assert (record.primary, record.untried) == (
@@ -188,9 +189,8 @@ def test_explain_tells_the_story() -> None:
     """A person reads who was asked, what each said, how long it took, and what to do."""
     asked = policy()
     run = asked.start()
-    said: dict[str, Any] = {"openai/one": [StatusError(429)], "anthropic/two": [KeyError()]}
     with pytest.raises(KeyError):
-        asked.call(repeating(**said).ask, run=run)
+        asked.call(saying(StatusError(429), KeyError()).ask, run=run)
     lines = run.record.explain().splitlines()
     assert "of agent deriver: Nobody answered" in lines[0]
     assert lines[1].startswith("  1. openai/one: rate_limit (429, StatusError) in ")
@@ -207,37 +207,31 @@ def test_explain_tells_the_story() -> None:
     assert "The caller cancelled the call." in run.record.explain()
 
 
-class Reader(Notebook):
-    """Want to hear what is asked and answered, too."""
-
-    on_content = Notebook.keep
-
-
-def outputs(reader: Reader) -> list[Any]:
-    return [heard.output for heard in reader.heard if isinstance(heard, CallContent)]
+def outputs(reader: Noting) -> list[Any]:
+    return [heard.output for heard in reader.events if isinstance(heard, CallContent)]
 
 
 def test_content_reaches_only_those_who_ask_for_it() -> None:
     """An observer without on_content never sees a prompt or an answer, and nothing shows one."""
-    reader, notebook = Reader(), Notebook()
+    reader, notebook = Noting(), Notebook()
     asking = policy(reader, notebook)
     run = asking.start()
     assert asking.wants_content
     run.report(input=PROMPT, parameters={"temperature": 0.5})
     asking.call(lambda _: PROMPT, run=run)
-    told = [heard for heard in reader.heard if isinstance(heard, CallContent)]
+    told = [heard for heard in reader.events if isinstance(heard, CallContent)]
     assert [(one.input, one.output) for one in told] == [(PROMPT, None), (None, PROMPT)]
     assert {one.call_id for one in told} == {run.record.call_id}
     assert told[0].parameters == {"temperature": 0.5}
-    assert not any(isinstance(heard, CallContent) for heard in notebook.heard)
+    assert not any(isinstance(heard, CallContent) for heard in notebook.events)
     assert PROMPT not in repr(told) + repr(run.record)
     assert not policy(notebook).wants_content
-    assert isinstance(reader.heard[-1], CallRecord)
+    assert isinstance(reader.events[-1], CallRecord)
 
 
 def test_metadata_of_a_call_is_in_its_start_and_its_record() -> None:
     """HON-062: what the caller says of a call is with it from start to end, and of no other."""
-    reader = Reader()
+    reader = Noting()
     asking, metadata = policy(reader), {"workspace": "acme", "iteration": 3}
     run = asking.start(metadata=metadata)
     metadata["workspace"] = "changed since"
@@ -245,7 +239,7 @@ def test_metadata_of_a_call_is_in_its_start_and_its_record() -> None:
     asking.call(lambda _: "ab", metadata={"run_id": None})
     list(asking.stream(lambda _: ["ab"], metadata={"purpose": "answer"}))
     asking.call(lambda _: "ab")
-    events = [event for event in reader.heard if isinstance(event, CallStart | CallRecord)]
+    events = [event for event in reader.events if isinstance(event, CallStart | CallRecord)]
     each = [
         {"workspace": "acme", "iteration": 3},
         {"run_id": None},
@@ -271,7 +265,7 @@ def test_metadata_that_no_record_could_be_saved_with_is_refused(
 ) -> None:
     """Bad input is refused before anybody is asked, and its value is not shown."""
     with pytest.raises(FallbackConfigError, match=message):
-        policy(Reader()).call(lambda _: "ab", metadata=metadata)
+        policy(Noting()).call(lambda _: "ab", metadata=metadata)
 
 
 def test_a_stream_tells_what_it_handed_out() -> None:
@@ -282,7 +276,7 @@ def test_a_stream_tells_what_it_handed_out() -> None:
         if not attempt.is_fallback:
             raise StatusError(503)
 
-    reader = Reader()
+    reader = Noting()
     with pytest.raises(StreamInterrupted):
         list(policy(reader).stream(ask))
     left = policy(reader).stream(lambda _: iter("abc"))
@@ -378,12 +372,12 @@ def test_observers_of_the_process_observe_every_policy(everywhere: Notebook) -> 
     for observed in (before, after):
         observed.call(lambda _: "hello")
     assert len(own.records) == 1
-    assert len([one for one in everywhere.heard if isinstance(one, CallRecord)]) == 2
+    assert len([one for one in everywhere.events if isinstance(one, CallRecord)]) == 2
     set_observers([])
     before.call(lambda _: "hello")
     assert policy(targets=1).observers == ()
-    assert (len(own.records), len(everywhere.heard)) == (2, 4)
-    set_observers([reader := Reader()])
+    assert (len(own.records), len(everywhere.events)) == (2, 4)
+    set_observers([reader := Noting()])
     assert before.wants_content
     before.call(lambda _: "hello")
     assert outputs(reader) == ["hello"]
@@ -396,25 +390,19 @@ def test_a_simulation_is_no_traffic(everywhere: Notebook) -> None:
     with observed.turn():
         observed.call(repeating(one=[StatusError(503)], two=["hello"]).ask)
     assert observed.observers == ()
-    assert everywhere.heard == []
-
-
-class Turns(Notebook):
-    """Note the turns of calls and their ends."""
-
-    on_turn_end = Notebook.keep
+    assert everywhere.events == []
 
 
 @pytest.mark.parametrize("reset", ["iteration", "turn"])
 def test_calls_and_records_name_their_turn(reset: Literal["iteration", "turn"]) -> None:
     """HON-071: whatever reset is, a tool loop's calls share the turn's id; others have none."""
-    turns = Turns()
+    turns = Notebook()
     config = FallbackConfig(reset=reset)
     observed = FallbackPolicy([Target("one")], config, agent="chat", observers=[turns])
     with observed.turn() as turn:
         observed.call(lambda _: "hello")
         observed.call(lambda _: "hello", metadata={"step": 2})
-    *calls, end = turns.heard
+    *calls, end = turns.events
     assert [type(event) for event in calls] == [CallStart, CallRecord] * 2
     assert {event.turn_id for event in calls} == {turn.turn_id}
     assert end == TurnEnd(turn.turn_id, "chat", "completed")
@@ -422,7 +410,7 @@ def test_calls_and_records_name_their_turn(reset: Literal["iteration", "turn"]) 
         pytest.warns(UserWarning, match="outside of a turn") if reset == "turn" else nullcontext()
     ):
         observed.call(lambda _: "hello")
-    assert turns.heard[-1].turn_id is None
+    assert turns.events[-1].turn_id is None
 
 
 class Loud(str):
