@@ -37,14 +37,7 @@ P, F, G = "primary", "fallback", "third"
 DOWN = StatusError(503)
 
 
-class Key:
-    """A credential that does nothing."""
-
-    def get(self) -> str:
-        return "key"
-
-    def refresh(self) -> None:
-        """Fetch nothing."""
+KEY: Any = SimpleNamespace(get=str, refresh=str)  # a credential that does nothing
 
 
 def listed(failure: Failure, *targets: Target, **options: Any) -> list[Any]:
@@ -101,7 +94,7 @@ ONE, TWO, THREE = Target(P), Target(F), Target(G)
 def test_the_whole_list_in_its_order() -> None:
     """Recover, Retry, Recover, SwitchTo, Stop: each where the options allow it, the best first."""
     lost_key = Failure.of(FailureKind.AUTHENTICATION, transient=True)
-    target = Target(P, credential=Key())
+    target = Target(P, credential=KEY)
     recovery = TransportRecovery()
     options: dict[str, Any] = {"switch_after": 2, "transport_recovery": recovery}
     assert kinds(listed(lost_key, target, TWO, **options)) == [
@@ -263,7 +256,7 @@ def test_a_transport_recovers_on_the_primary_only() -> None:
 
 def test_options_have_no_effects() -> None:
     """Listing them twice lists the same: nothing is written, waited for or told."""
-    call = failed(DENIED, FallbackConfig(wait=1), Target(P, credential=Key()), TWO)
+    call = failed(DENIED, FallbackConfig(wait=1), Target(P, credential=KEY), TWO)
     before = {name: getattr(call, name) for name in CallState.__slots__}
     first = kinds(options_of(call))
     assert first == kinds(options_of(call))

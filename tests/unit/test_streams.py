@@ -36,6 +36,23 @@ async def read(chunks: Any) -> list[Any]:
     return [chunk async for chunk in chunks]
 
 
+def leave(policy: FallbackPolicy, ask: Any, driver: str, chunks: int, **options: Any) -> list[Any]:
+    """Read so many chunks of a stream, and close it."""
+    if driver == "stream":
+        reading = policy.stream(ask, **options)
+        got = [next(reading) for _ in range(chunks)]
+        reading.close()
+        return got
+
+    async def in_task() -> list[Any]:
+        reading = policy.astream(ask, **options)
+        got = [await anext(reading) for _ in range(chunks)]
+        await reading.aclose()
+        return got
+
+    return asyncio.run(in_task())
+
+
 BEGUN = part(role="assistant")
 USED = {"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6}
 BUSY = {"error": {"message": "busy", "code": "overloaded_error"}}
@@ -119,27 +136,17 @@ def test_nothing_is_asked_before_the_first_chunk_is_read() -> None:
     assert (script.asked, listener.events) == ([], [])
 
 
-@pytest.mark.parametrize("how", ["close", "forget", "aclose"])
+@pytest.mark.parametrize("how", ["stream", "astream", "forget"])
 def test_a_reader_that_stops_closes_the_inner_stream_and_the_record(how: str) -> None:
     """close(), aclose() and a dropped generator end the provider's stream and the record."""
-    script = repeating(primary=[["hello", " you", " there"]])
-    policy = pair()
+    script, policy = repeating(primary=[["hello", " you", " there"]]), pair()
     run = policy.start()
-
-    async def leave() -> None:
-        chunks = policy.astream(script.astream, run=run)
-        assert await anext(chunks) == "hello"
-        await chunks.aclose()
-
-    if how == "aclose":
-        asyncio.run(leave())
-    else:
-        chunks = policy.stream(script.stream, run=run)
-        assert next(chunks) == "hello"
-        if how == "close":
-            chunks.close()
-        del chunks
+    if how == "forget":
+        assert next(policy.stream(script.stream, run=run)) == "hello"
         gc.collect()
+    else:
+        ask = script.stream if how == "stream" else script.astream
+        assert leave(policy, ask, how, 1, run=run) == ["hello"]
     assert script.closed == {"primary": 1}
     assert (run.record.outcome, run.record.answered_by) == ("abandoned", "primary")
 
@@ -181,21 +188,9 @@ def test_an_sdk_stream_is_closed_by_its_own_close(driver: str) -> None:
     async def aask(attempt: Attempt) -> Any:
         return ask(attempt)
 
-    async def leave() -> None:
-        left: Any = streams[2]
-        reading: Any = pair().astream(lambda _: left)
-        assert await anext(reading) == "hello"
-        await reading.aclose()
-        assert streams[2].closed == 1
-
-    if driver == "stream":
-        assert asked_by(driver, pair(), ask) == ["hello", " you"]
-        reading = pair().stream(lambda _: streams[2])
-        assert next(reading) == "hello"
-        reading.close()
-    else:
-        assert asked_by(driver, pair(), aask) == ["hello", " you"]
-        asyncio.run(leave())
+    asked: Any = ask if driver == "stream" else aask
+    assert asked_by(driver, pair(), asked) == ["hello", " you"]
+    assert leave(pair(), lambda _: streams[2], driver, 1) == ["hello"]
     assert [one.closed for one in streams] == [1, 1, 1]
 
 
@@ -295,17 +290,8 @@ def test_a_reader_that_leaves_a_replaced_stream_abandons_it(driver: str) -> None
     policy, script = pair(), repeating(primary=[broken], fallback=[whole])
     run = policy.start()
 
-    async def leave() -> None:
-        chunks = policy.astream(marked(script, driver), partial="replace", run=run)
-        assert seen([await anext(chunks), await anext(chunks)]) == [(1, "hel"), (2, "hello")]
-        await chunks.aclose()
-
-    if driver == "stream":
-        chunks = policy.stream(marked(script, driver), partial="replace", run=run)
-        assert seen([next(chunks), next(chunks)]) == [(1, "hel"), (2, "hello")]
-        chunks.close()
-    else:
-        asyncio.run(leave())
+    got = leave(policy, marked(script, driver), driver, 2, partial="replace", run=run)
+    assert seen(got) == [(1, "hel"), (2, "hello")]
     assert (run.record.outcome, run.record.answered_by) == ("abandoned", "fallback")
     assert run.record.attempts[0].kind == "overloaded"
 

@@ -476,50 +476,36 @@ def test_another_reset_is_refused(wrong: Any) -> None:
     assert repr(pickle.loads(pickle.dumps(Sessions(60, 5)))) == "Sessions(ttl=60, most=5)"  # noqa: S301 # our own
 
 
-class PrefixBill:
-    """Be providers that keep a prompt's beginning for a while, and bill what they read again less.
+def cost_of_a_conversation(reset: Any, minutes: int) -> float:
+    """Run 20 turns of three calls, one a minute, with an outage in the middle; tokens to pay.
 
-    Args:
-        clock: The time in seconds.
-        down: From when to when the primary answers 503.
+    A provider keeps a prompt of 1,024 tokens or more for 300 seconds after it was used, and bills
+    a tenth of what it reads again.
     """
+    clock, kept = Clock(), dict[str, tuple[int, float]]()
+    prompt, cost, begins = 0, 0.0, clock() + 540
 
-    ttl = 300.0  # seconds that a prefix is kept after it was used
-    shortest = 1024  # tokens below which nothing is kept
-    cached_price = 0.1  # of a token that was read before
-
-    def __init__(self, clock: Clock, down: tuple[float, float]) -> None:
-        self.clock, self.down = clock, down
-        self.prompt = 0  # tokens of the conversation so far
-        self.cost = 0.0
-        self._kept: dict[str, tuple[int, float]] = {}
-
-    def ask(self, attempt: Attempt) -> dict[str, Any]:
-        """Answer with what was read from a cache, or with a 503."""
-        model, now = attempt.target.model, self.clock()
-        if model == "primary" and self.down[0] <= now < self.down[1]:
+    def ask(attempt: Attempt) -> dict[str, Any]:
+        nonlocal cost
+        model, now = attempt.target.model, clock()
+        if model == "primary" and begins <= now < begins + 60 * minutes:
             raise DOWN
-        prefix, until = self._kept.get(model, (0, 0.0))
+        prefix, until = kept.get(model, (0, 0.0))
         tokens = prefix if now < until else 0
-        self.cost += self.prompt - tokens + self.cached_price * tokens
-        if self.prompt >= self.shortest:
-            self._kept[model] = self.prompt, now + self.ttl
+        cost += prompt - 0.9 * tokens
+        if prompt >= 1024:
+            kept[model] = prompt, now + 300
         return read(tokens)
 
-
-def cost_of_a_conversation(reset: Any, minutes: int) -> int:
-    """Run 20 turns of three calls, one a minute, with an outage in the middle; tokens to pay."""
-    clock = Clock()
     with clock.installed():
-        policy, begins = pair(reset), clock() + 540
-        bill = PrefixBill(clock, (begins, begins + 60 * minutes))
+        policy = pair(reset)
         for _ in range(20):
             with policy.session("s"):
                 for _ in range(3):
-                    bill.prompt += 1000
-                    policy.call(bill.ask)
+                    prompt += 1000
+                    policy.call(ask)
             clock.advance(60)
-    return round(bill.cost)
+    return cost
 
 
 @pytest.mark.parametrize("minutes", [2, 6])
@@ -527,4 +513,4 @@ def test_a_session_costs_least(minutes: int) -> None:
     """Who goes back pays anew for what the conversation has become: after a longer outage all."""
     turn, iteration = (cost_of_a_conversation(one, minutes) for one in ("turn", "iteration"))
     assert cost_of_a_conversation("session", minutes) < turn <= iteration
-    assert Sessions().ttl == PrefixBill.ttl
+    assert Sessions().ttl == 300
