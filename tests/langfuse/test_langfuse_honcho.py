@@ -43,15 +43,7 @@ class Honcho:
     """
 
     def __init__(self, memory: Memory, *, own: bool) -> None:
-        self.client = memory.client
-        self.own = own
-        self.options: dict[str, Any] = {}
-        self.request: Any = self.ask
-        if own:
-            self.request = observe(
-                name="LLM Call", as_type="generation", capture_input=False, capture_output=False
-            )(self.ask)
-            self.options = {"langfuse_public_key": KEY}
+        self.client, self.own = memory.client, own
 
     async def ask(self, attempt: Attempt, messages: list[Any]) -> Any:
         config = attempt.target.client
@@ -62,7 +54,11 @@ class Honcho:
         return ANSWER
 
     async def execute(self, attempt: Attempt, messages: list[Any]) -> Any:
-        return await self.request(attempt, messages, **self.options)
+        if not self.own:
+            return await self.ask(attempt, messages)
+        hidden = {"capture_input": False, "capture_output": False}
+        asked: Any = observe(name="LLM Call", as_type="generation", **hidden)(self.ask)
+        return await asked(attempt, messages, langfuse_public_key=KEY)
 
     async def run(self, call: Any) -> Any:
         """Make one step of an agent's run."""

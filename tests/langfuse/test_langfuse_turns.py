@@ -244,8 +244,7 @@ async def test_the_calls_of_a_run_lie_under_one_agent(
     agent = made()
     assert last(await run(verb, agent)).text == "done"
     spans = memory.stored()
-    (root,) = [span for span in spans if span.type == "AGENT"]
-    generations = [span for span in spans if span.type == "GENERATION"]
+    (root,), generations = split(spans)
     assert len(spans) == 4
     assert {(one.trace_id, one.parent_id) for one in generations} == {(root.trace_id, root.id)}
     assert all(one.metadata["is_fallback"] for one in generations)
@@ -267,8 +266,8 @@ async def test_langfuses_own_handler_keeps_its_tree(
     assert last(await run(verb, made(), config=config)).text == "done"
     spans = memory.stored()
     by_id = {span.id: span for span in spans}
-    generations = [span for span in spans if span.type == "GENERATION"]
-    assert len(generations) == 3
+    agents, generations = split(spans)
+    assert (agents, len(generations)) == ([], 3)
     assert [by_id[one.parent_id or ""].name for one in generations] == ["model"] * 3
     assert len({span.trace_id for span in spans}) == 1
     assert {span.name for span in spans if span.type == "TOOL"} == {"look_up", "add"}

@@ -30,7 +30,7 @@ from honcho_fallback import (
 from honcho_fallback.redis import RedisCooldown
 from honcho_fallback.testing import StatusError
 from tests.helpers.redis_server import free_port, redis_server
-from tests.helpers.scripted import DRIVERS, repeating
+from tests.helpers.scripted import DRIVERS, asked_by, repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -256,22 +256,13 @@ def work(url: str, verb: str) -> None:
         return "hello"
 
     async def aask(attempt: Attempt) -> str:
-        await asyncio.sleep(0)
         return ask(attempt)
-
-    async def acalls() -> None:
-        for _ in range(10):
-            await policy.acall(aask)
-        await store.aclose()
 
     with redis.Redis.from_url(url) as client:
         client.incr("ready")
         client.blpop(["go"])
-        if verb == "acall":
-            asyncio.run(acalls())
-        else:
-            for _ in range(10):
-                policy.call(ask)
+        for _ in range(10):
+            asked_by(verb, policy, aask if verb == "acall" else ask)
     store.close()
 
 

@@ -25,7 +25,6 @@ from tests.helpers.wire import part
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from honcho_fallback import FallbackRun
     from honcho_fallback.testing import Clock, Script
 
 DOWN = StatusError(503)
@@ -244,14 +243,6 @@ def seen(chunks: list[Any]) -> list[tuple[int, str]]:
     return [(one["attempt"], one["choices"][0]["delta"]["content"]) for one in chunks]
 
 
-def replaced(policy: FallbackPolicy, script: Script, driver: str, run: FallbackRun) -> list[Any]:
-    """Read a stream whose chunks may be replaced."""
-    chunks: list[Any] = asked_by(
-        driver, policy, marked(script, driver), partial="replace", run=run
-    )
-    return chunks
-
-
 @BOTH
 def test_content_that_may_be_replaced_ends_nothing(driver: str, clock: Clock) -> None:
     """A break after content goes on to the next attempt, whose first content is what is timed."""
@@ -260,7 +251,7 @@ def test_content_that_may_be_replaced_ends_nothing(driver: str, clock: Clock) ->
     whole = [piece(""), make.after(3, piece("hello")), piece(" you", "stop")]
     policy, script = pair(), make({"primary": [broken], "fallback": [whole]})
     run = policy.start()
-    got = seen(replaced(policy, script, driver, run))
+    got = seen(asked_by(driver, policy, marked(script, driver), partial="replace", run=run))
     assert got == [(1, ""), (1, "hel"), (1, "lo"), (2, ""), (2, "hello"), (2, " you")]
     record = run.record
     assert (record.outcome, record.answered_by) == ("success", "fallback")
@@ -276,7 +267,7 @@ def test_where_nobody_ends_well_the_group_comes_out(driver: str) -> None:
     script = repeating(primary=[[piece("hel"), DOWN]], fallback=[[piece("hi"), DOWN]])
     run = policy.start()
     with pytest.raises(FallbackExhausted) as caught:
-        replaced(policy, script, driver, run)
+        ask(policy, script, driver, partial="replace", run=run)
     assert script.asked == ["primary", "fallback", "fallback"]
     assert script.closed == {"primary": 1, "fallback": 2}
     assert caught.value.exceptions == (DOWN, DOWN, DOWN)
@@ -302,7 +293,7 @@ def test_a_cancellation_replaces_nothing() -> None:
     script = repeating(primary=[[piece("hel"), KeyboardInterrupt()]], fallback=[[piece("no")]])
     run = policy.start()
     with pytest.raises(KeyboardInterrupt):
-        replaced(policy, script, "stream", run)
+        ask(policy, script, "stream", partial="replace", run=run)
     assert run.record.outcome == "cancelled"
     assert run.record.time_to_first_token is not None
     assert script.asked == ["primary"]
