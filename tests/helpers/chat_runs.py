@@ -109,28 +109,34 @@ def text_of(answer: Any) -> str:
     return text if isinstance(text, str) else str(text)
 
 
+async def parts_by(verb: str, model: Any, question: Any, config: Any = None) -> list[Any]:
+    """Ask by this method, and return all that it gives: answers, or what comes of a stream."""
+
+    async def given() -> AsyncIterator[Any]:
+        yield question
+
+    inputs: dict[str, Any] = {"transform": iter([question]), "atransform": given()}
+    if "generate" in verb:
+        messages = [[HumanMessage(content=question)]]
+        answer = getattr(model, verb)(messages, callbacks=(config or {}).get("callbacks"))
+    else:
+        asked = inputs.get(verb, [question] if "batch" in verb else question)
+        answer = getattr(model, verb)(asked, config)
+    if hasattr(answer, "__aiter__"):
+        answer = [part async for part in answer]
+    elif verb.startswith("a"):
+        answer = await answer
+    if "generate" in verb:
+        return [answer.generations[0][0].message]
+    parts = [answer] if "invoke" in verb else [*answer]
+    return [part for _, part in parts] if "as_completed" in verb else parts
+
+
 def _verb(verb: str) -> Callable[..., Coroutine[Any, Any, str]]:
     """Return a function that asks by this method, and returns the text of all that it gives."""
 
-    async def given(question: Any) -> AsyncIterator[Any]:
-        yield question
-
     async def ask(model: Any, question: Any, config: Any = None) -> str:
-        if "batch" in verb:
-            question = [question]
-        elif verb == "transform":
-            question = iter([question])
-        elif verb == "atransform":
-            question = given(question)
-        answer = getattr(model, verb)(question, config)
-        if hasattr(answer, "__aiter__"):
-            answer = [part async for part in answer]
-        elif verb.startswith("a"):
-            answer = await answer
-        parts = [answer] if "invoke" in verb else [*answer]
-        if "as_completed" in verb:
-            parts = [part for _, part in parts]
-        return "".join(map(text_of, parts))
+        return "".join(map(text_of, await parts_by(verb, model, question, config)))
 
     ask.__name__ = verb
     return ask
@@ -179,22 +185,10 @@ async def astream_events_v3(model: Any, question: Any, config: Any = None) -> st
     return text
 
 
-async def generate(model: Any, question: Any, config: Any = None) -> str:
-    callbacks = (config or {}).get("callbacks")
-    result = model.generate([[HumanMessage(content=question)]], callbacks=callbacks)
-    return str(result.generations[0][0].text)
-
-
-async def agenerate(model: Any, question: Any, config: Any = None) -> str:
-    callbacks = (config or {}).get("callbacks")
-    result = await model.agenerate([[HumanMessage(content=question)]], callbacks=callbacks)
-    return str(result.generations[0][0].text)
-
-
 # These open a run of LangChain's own, and the candidates none.
 SILENT_VERBS: dict[str, Any] = {
     "stream_events v3": stream_events_v3,
     "astream_events v3": astream_events_v3,
-    "generate": generate,
-    "agenerate": agenerate,
+    "generate": _verb("generate"),
+    "agenerate": _verb("agenerate"),
 }

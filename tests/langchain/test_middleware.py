@@ -85,9 +85,10 @@ async def test_an_inner_message_is_an_answer(verb: str) -> None:
     """Middleware may return a bare message; an answer of a cache stays what it was."""
     cached = AIMessage("from a cache")
     held = ModelResponse(result=[cached])
-    for answer in (cached, held):
-        beside = Around(response=lambda _, answer=answer: answer)
-        made = agent(alive("primary"), FallbackMiddleware(alive()), beside)
+    answers = [cached, held]
+    inner = Around(response=lambda _: answers.pop())
+    made = agent(alive("primary"), FallbackMiddleware(alive()), inner)
+    for _ in range(2):
         answered = await run(verb, made)
         assert last(answered).text == "from a cache"
         assert "fallback" in last(answered).response_metadata

@@ -29,7 +29,7 @@ from tests.helpers.chat_models import (
     serve,
     with_fallbacks,
 )
-from tests.helpers.chat_runs import VERBS, Runs
+from tests.helpers.chat_runs import VERBS, Runs, parts_by
 from tests.helpers.own_rules import of_provider
 from tests.helpers.pairwise import in_turn
 from tests.helpers.provider import Reply
@@ -63,17 +63,7 @@ def answering(providers: ProviderServer, body: Any) -> BaseChatModel:
 
 async def ask(model: Runnable[Any, Any], verb: str, asked: Any) -> Any:
     """Ask by a verb, and return the answer or the last chunk."""
-    if verb == "invoke":
-        return model.invoke(asked)
-    if verb == "ainvoke":
-        return await model.ainvoke(asked)
-    if verb == "stream":
-        return [chunk for chunk in model.stream(asked) if chunk][-1]
-    if verb == "generate":
-        return model.generate([[HumanMessage(asked)]]).generations[0][0].message  # type: ignore[attr-defined] # a chat model's
-    if verb == "agenerate":
-        return (await model.agenerate([[HumanMessage(asked)]])).generations[0][0].message  # type: ignore[attr-defined] # likewise
-    return [chunk async for chunk in model.astream(asked) if chunk][-1]
+    return (await parts_by(verb, model, asked))[-1]
 
 
 @pytest.mark.parametrize("verb", SIX)

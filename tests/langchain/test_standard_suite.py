@@ -49,39 +49,27 @@ VALUES: dict[str, Any] = {"integer": 3, "array": [], "object": {}, "boolean": Tr
 
 
 class ChatFake(ScriptedChat):
-    """Do what the suite wants of a provider: tools, JSON, stop words."""
+    """Do what the suite wants of a provider: tools, JSON; or fail as its script does."""
 
     max_tokens: int | None = None
     stop: list[str] = Field(default_factory=list)
-    broken: bool = False
 
     def with_structured_output(
         self, schema: Any, *, include_raw: bool = False, **kwargs: Any
     ) -> Any:
         if kwargs.get("method") != "json_mode":
             return super().with_structured_output(schema, include_raw=include_raw, **kwargs)
-        format_ = {"schema": schema, "kwargs": {"method": "json_mode"}}
-        parser = (
-            PydanticOutputParser(pydantic_object=schema)
-            if isinstance(schema, type)
-            else JsonOutputParser()
-        )
-        return self.bind(json=True, ls_structured_output_format=format_) | parser
+        parser: Any = PydanticOutputParser(pydantic_object=schema)
+        return self.bind(json=True) | (parser if isinstance(schema, type) else JsonOutputParser())
 
     def _parts(self, messages: list[BaseMessage], kwargs: dict[str, Any]) -> list[Any]:
-        if self.broken:
-            raise StatusError(429)
+        if self.script:
+            return super()._parts(messages, kwargs)
         if calls := _calls(messages, kwargs):
             return [AIMessageChunk(content="", tool_call_chunks=calls)]
-        return [f"{word} " for word in self._words(kwargs["stop"], kwargs).split(" ")]
-
-    def _words(self, stop: list[str] | None, kwargs: dict[str, Any]) -> str:
-        if kwargs.get("json"):
-            return json.dumps({"setup": "Why?", "punchline": "Because."})
-        words = "I greet you, too"
-        for one in stop or self.stop:
-            words = words.partition(one)[0]
-        return words
+        joke = json.dumps({"setup": "Why?", "punchline": "Because."})
+        words = joke if kwargs.get("json") else "I greet you, too"
+        return [f"{word} " for word in words.split(" ")]
 
 
 def _calls(messages: list[BaseMessage], kwargs: dict[str, Any]) -> list[Any]:
@@ -101,9 +89,9 @@ class ChatWithFallback(FallbackChatModel):
 
     broken_primary: bool = False
 
-    def __init__(self, **parameters: Any) -> None:
-        broken = parameters.pop("broken_primary", False)
-        primary = ChatFake(model="fake-1", broken=broken, **parameters)
+    def __init__(self, *, broken_primary: bool = False, **parameters: Any) -> None:
+        script: list[Any] = [[StatusError(429)]] * broken_primary
+        primary = ChatFake(model="fake-1", script=script, **parameters)
         super().__init__(primary, ChatFake(model="fake-2", **parameters))
 
 

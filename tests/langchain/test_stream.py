@@ -40,7 +40,7 @@ from tests.helpers.chat_models import (
     mistral,
     model_at,
 )
-from tests.helpers.chat_runs import VERBS, Runs
+from tests.helpers.chat_runs import VERBS, Runs, parts_by
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
@@ -52,12 +52,6 @@ if TYPE_CHECKING:
 
 STREAMS = ["stream", "astream"]
 PIECE: Any = {"name": "look", "args": "", "id": "1", "index": 0}
-
-
-async def chunks_of(model: Any, verb: str, config: Any = None) -> list[Any]:
-    if verb == "stream":
-        return list(model.stream("hi", config))
-    return [chunk async for chunk in model.astream("hi", config)]
 
 
 def summed(chunks: list[AIMessageChunk]) -> AIMessageChunk:
@@ -75,7 +69,7 @@ async def test_nothing_of_a_failed_stream_is_seen(verb: str) -> None:
     runs = Runs()
     model = FallbackChatModel(chat("primary", ["", StatusError(503)]), alive())
 
-    chunks = await chunks_of(model, verb, {"callbacks": [runs]})
+    chunks = await parts_by(verb, model, "hi", {"callbacks": [runs]})
 
     assert len({chunk.id for chunk in chunks}) == 1
     assert [chunk.chunk_position for chunk in chunks].count("last") == 1
@@ -130,7 +124,7 @@ async def test_an_empty_stream_is_an_answer(verb: str) -> None:
     empty = RunnableGenerator(nothing, anothing)
     model = FallbackRunnable(empty, RunnableLambda(asked.append))
 
-    assert await chunks_of(model, verb, {"callbacks": [runs]}) == []
+    assert await parts_by(verb, model, "hi", {"callbacks": [runs]}) == []
     assert asked == []
     assert runs.check().ends == ["end"]
 
@@ -142,7 +136,7 @@ async def test_a_model_that_says_nothing_has_answered(
     """Its chunks are held back to the end of the call, and say all the same who gave them."""
     provider = providers.new("openai")
     provider.reply(Reply(text=""))
-    answer = summed(await chunks_of(FallbackChatModel(model_at(provider), alive()), verb))
+    answer = summed(await parts_by(verb, FallbackChatModel(model_at(provider), alive()), "hi"))
     assert (answer.text, answer.response_metadata["finish_reason"]) == ("", "stop")
     assert answer.response_metadata["fallback"]["is_fallback"] is False
 
@@ -152,7 +146,7 @@ async def test_a_context_variable_set_by_a_candidate_stays_to_its_end(verb: str)
     """Every chunk is made in one context; OpenTelemetry's spans rest on that."""
     setting = Setting(model="backup", script=[["a", "b"]])
 
-    await chunks_of(FallbackChatModel(dead(), setting), verb)
+    await parts_by(verb, FallbackChatModel(dead(), setting), "hi")
 
     assert setting.closed == [*["generator"] * 4, "reset", "whole"]
 
@@ -181,7 +175,7 @@ async def test_a_stream_that_may_be_replaced_goes_on(verb: str) -> None:
         chat("c", ["al", "most", StatusError(503)]), alive("d"), partial="replace",
     )  # fmt: skip
     for config in ({"callbacks": [runs]}, None):
-        chunks = await chunks_of(model, verb, config)
+        chunks = await parts_by(verb, model, "hi", config)
         ids = list(dict.fromkeys(chunk.id for chunk in chunks))
         parts = [[chunk for chunk in chunks if chunk.id == one] for one in ids]
         assert [summed(part).text for part in parts] == ["partly", "almost", "from d"]
@@ -203,7 +197,7 @@ async def test_chunks_that_cannot_say_what_they_replace_are_final(verb: str) -> 
     again: Any = RunnableLambda(lambda _: "again")
     model = FallbackRunnable(chain, again, partial="replace")
     with pytest.raises(StreamInterrupted) as caught:
-        await chunks_of(model, verb)
+        await parts_by(verb, model, "hi")
     assert "".join(caught.value.partial) == "par"
 
 
@@ -305,7 +299,7 @@ async def read(model: Any, way: str) -> list[Any]:
     """Read a model's chunks: over its public verbs, or as the integration yields them."""
     if way == "yielded":
         return list(model._stream([HumanMessage("hi")]))
-    return await chunks_of(model, way)
+    return await parts_by(way, model, "hi")
 
 
 @pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")

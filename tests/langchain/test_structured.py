@@ -16,6 +16,7 @@ from honcho_fallback import Cooldown, FallbackConfig, FallbackExhausted, StreamI
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers.agents import agent, calls, run
 from tests.helpers.chat_models import Joke, alive, chat, claude, look_up, model_at, with_fallbacks
+from tests.helpers.chat_runs import parts_by
 from tests.helpers.observers import Listener
 from tests.helpers.own_rules import of_program
 from tests.helpers.pairwise import in_pairs
@@ -68,13 +69,7 @@ def saying(providers: ProviderServer, text: str | None, *, calls: bool = False) 
 
 async def ask(chain: Runnable[Any, Any], verb: str) -> Any:
     """Ask by a verb, and return the answer, or what a stream brought in the end."""
-    if verb == "stream":
-        return next(reversed(list(chain.stream("Paris?"))), None)
-    if verb == "astream":
-        return next(reversed([chunk async for chunk in chain.astream("Paris?")]), None)
-    if verb == "batch":
-        return chain.batch(["Paris?"])[0]
-    return await chain.ainvoke("Paris?") if verb == "ainvoke" else chain.invoke("Paris?")
+    return (await parts_by(verb, chain, "Paris?"))[-1]
 
 
 @pytest.mark.filterwarnings("ignore:Pydantic serializer warnings")  # LangChain's own, of `parsed`
