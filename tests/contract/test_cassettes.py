@@ -1,278 +1,560 @@
-"""The real SDKs at the providers' real addresses, played from cassettes, and what may be in one.
+"""The real SDKs, LangChain's models and a Router at the providers' real addresses, from cassettes.
 
-Each way to fail costs one request and no wait: a second one would be refused by the cassette.
+Each way to fail costs one request and no wait: a second one would be refused by the cassette, and
+the SDKs in LangChain and LiteLLM keep their default retries.
 """
 
 from __future__ import annotations
 
+import json
 import os
 import re
+from functools import reduce
+from importlib.util import find_spec
+from inspect import isawaitable
+from operator import add
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import anthropic
 import openai
 import pytest
 from anthropic.types import Message
+from langchain_anthropic import ChatAnthropic
+from langchain_core.messages import AIMessageChunk
+from langchain_openai import ChatOpenAI
 from openai.types.chat import ChatCompletion, ChatCompletionChunk
 from openai.types.responses import Response
+from pydantic import BaseModel
 from vcr.serialize import deserialize
 from vcr.serializers import yamlserializer
 
 from honcho_fallback import FallbackExhausted, FallbackPolicy, Target, read_answer
+from honcho_fallback_langchain import FallbackChatModel
+from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator
+    from collections.abc import Iterable, Iterator
+
+    from vcr.cassette import Cassette
 
     from honcho_fallback import Attempt
 
-MODELS = {"openai": "gpt-5.5", "anthropic": "claude-sonnet-5", "local": "tiny-local"}
-CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
-SAY: Any = [{"role": "user", "content": "Answer with the one word: harbor"}]
-WEATHER: Any = [{"role": "user", "content": "What is the weather in Oslo? Use the tool."}]
-
-
-@pytest.fixture
-def default_cassette_name(request: pytest.FixtureRequest) -> str:
-    """Name a cassette by what was said in it, so that sync and async share one."""
-    return "-".join(request.node.get_closest_marker("upstream").args)
-
-
-class Sdk:
-    """Ask chains of real clients, sync or async; both give answers or awaitables of them."""
-
-    def __init__(self, *, is_async: bool, bad_key: str = "") -> None:
-        self.is_async = is_async
-        made: Any = openai.AsyncOpenAI if is_async else openai.OpenAI
-        anthropics: Any = anthropic.AsyncAnthropic if is_async else anthropic.Anthropic
-        # Keys matter while recording only.
-        keys = {name: os.environ.get(f"{name.upper()}_API_KEY") or "none" for name in MODELS}
-        keys[bad_key] = "not-a-key"
-        self.clients: dict[str, Any] = {
-            name: make(api_key=keys[name], base_url=url, max_retries=0)
-            for name, make, url in (
-                ("openai", made, "https://api.openai.com/v1"),
-                ("anthropic", anthropics, "https://api.anthropic.com"),
-                ("local", made, "http://localhost:1234/v1"),
-            )
-        }
-        self.asked: list[str] = []
-        self.record: Any = None
-
-    def target(self, provider: str, model: str | None = None, **options: Any) -> Target:
-        if provider == "local":
-            options["params"] = {"max_tokens": 16}  # it would talk on and on
-        return Target(
-            model or MODELS[provider], provider, client=self.clients[provider], **options
-        )
-
-    def ask(self, attempt: Attempt, what: str) -> Any:
-        """Ask for a word, a stream of it, the call of a tool, or a word of Responses."""
-        target = attempt.target
-        self.asked.append(target.name)
-        client: Any = target.client
-        if what == "responses" and target.provider == "openai":
-            return client.responses.create(model=target.model, input=SAY)
-        is_tool, messages = what == "tool", WEATHER if what == "tool" else SAY
-        request: dict[str, Any] = {"model": target.model, "messages": messages, **target.params}
-        request |= {"stream": True} if what == "stream" else {}
-        if target.provider == "anthropic":
-            tool: Any = {"name": "get_weather", "input_schema": CITY}
-            request = {"max_tokens": 64 if is_tool else 16, **request}
-            return client.messages.create(**request, **({"tools": [tool]} if is_tool else {}))
-        if is_tool:
-            function = {"name": "get_weather", "parameters": CITY}
-            request["tools"] = [{"type": "function", "function": function}]
-        if what == "stream":
-            request["stream_options"] = {"include_usage": True}
-        return client.chat.completions.create(**request)
-
-    async def call(self, policy: FallbackPolicy, what: str = "answer") -> Any:
-        """Ask a chain, and keep the record, however it ends; of a stream return the chunks."""
-        run = policy.start()
-
-        def ask(attempt: Attempt) -> Any:
-            return self.ask(attempt, what)
-
-        try:
-            if what == "stream":
-                if self.is_async:
-                    return [chunk async for chunk in policy.astream(ask, run=run)]
-                return list(policy.stream(ask, run=run))
-            if self.is_async:
-                return await policy.acall(ask, run=run)
-            return policy.call(ask, run=run)
-        finally:
-            self.record = run.record
-
-
-@pytest.fixture(params=["sync", "async"])
-async def sdk(request: pytest.FixtureRequest) -> AsyncIterator[Sdk]:
-    """Ask in both ways; the last reply of a test may be to a key that is none."""
-    said = request.node.get_closest_marker("upstream").args
-    bad = [one.partition("_")[0] for one in said if one.endswith("_bad_key")]
-    made = Sdk(is_async=request.param == "async", bad_key="".join(bad))
-    yield made
-    for client in made.clients.values():
-        closed = client.close()
-        if made.is_async:
-            await closed
-
-
-class Case(NamedTuple):
-    """Say what a failure has to be taken for, and of which class the answer is.
-
-    Args:
-        says: What is said in turn, the answer last.
-        kinds: Of the failures.
-        answer: The class of the answer, or of each of its chunks.
-        what: What is asked for.
-        status: Of the first failure.
-        retry_after: Of the same, in seconds.
-        model: What the first target is asked for.
-    """
-
-    says: tuple[str, ...]
-    kinds: tuple[str, ...]
-    answer: Any
-    what: str = "answer"
-    status: int | None = None
-    retry_after: float | None = None
-    model: str | None = None
-
-
-LIMITED, OVERLOADED = ("rate_limit",), ("overloaded",)
-CASES = [
-    Case(("openai_chat",), (), ChatCompletion),
-    Case(("openai_rate_limit", "anthropic_message"), LIMITED, Message, "answer", 429, 20.0),
-    Case(("openai_quota", "anthropic_message"), ("quota",), Message, "answer", 429),
-    Case(("openai_bad_key", "anthropic_message"), ("authentication",), Message, "answer", 401),
-    Case(
-        ("openai_no_model", "anthropic_message"),
-        ("model_unavailable",),
-        Message,
-        status=404,
-        model="gpt-nonesuch",
-    ),
-    Case(("openai_overloaded", "anthropic_message"), OVERLOADED, Message, "answer", 503, 1.0),
-    Case(("anthropic_rate_limit", "openai_chat"), LIMITED, ChatCompletion, "answer", 429, 30.0),
-    Case(("anthropic_overloaded", "openai_chat"), OVERLOADED, ChatCompletion, "answer", 529, 1.0),
-    Case(("openai_overloaded", "local_chat"), OVERLOADED, ChatCompletion),
-    Case(
-        ("openai_quota", "anthropic_overloaded", "local_chat"),
-        ("quota", "overloaded"),
-        ChatCompletion,
-    ),
-    Case(("openai_rate_limit", "anthropic_tool_use"), LIMITED, Message, "tool"),
-    Case(("anthropic_overloaded", "openai_tool_call"), OVERLOADED, ChatCompletion, "tool"),
-    Case(("anthropic_rate_limit", "openai_responses"), LIMITED, Response, "responses"),
-    Case(("openai_stream",), (), ChatCompletionChunk, "stream"),
-    Case(("openai_rate_limit", "anthropic_stream"), LIMITED, object, "stream"),
-    Case(("anthropic_overloaded", "openai_stream"), OVERLOADED, ChatCompletionChunk, "stream"),
-    # Told inside an HTTP 200, before any content.
-    Case(("anthropic_stream_error", "openai_stream"), OVERLOADED, ChatCompletionChunk, "stream"),
-    Case(("openai_overloaded", "local_stream"), OVERLOADED, ChatCompletionChunk, "stream"),
+pytestmark = [  # LiteLLM's
+    pytest.mark.filterwarnings("ignore::UserWarning:pydantic"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:litellm"),
+    pytest.mark.filterwarnings("ignore:Router\\.:DeprecationWarning"),
+    pytest.mark.filterwarnings("ignore::DeprecationWarning:aiohttp"),
+    pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning"),
+    pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
+SAY = "Answer with the one word: harbor"
+WEATHER = "What is the weather in Oslo? Use the tool."
+# Of each provider: its model, and where it is.
+PROVIDERS = {
+    "openai": ("gpt-5.5", "https://api.openai.com/v1"),
+    "anthropic": ("claude-sonnet-5", "https://api.anthropic.com"),
+    "local": ("tiny-local", "http://localhost:1234/v1"),
+}
+HOSTS = {name: urlsplit(url).netloc for name, (_, url) in PROVIDERS.items()}
+CITY = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
 
-@pytest.mark.vcr
-@pytest.mark.parametrize(
-    "case",
-    [
-        pytest.param(one, marks=pytest.mark.upstream(*one.says), id="-".join(one.says))
-        for one in CASES
-    ],
+
+class Weather(BaseModel):
+    """Name the city whose weather is asked for."""
+
+    city: Literal["Oslo", "Lima"]
+
+
+def get_weather(city: Literal["Oslo", "Lima"]) -> str:
+    """Tell the weather of a city."""
+    return city
+
+
+class Place(NamedTuple):
+    """Say who is asked, and with what.
+
+    Args:
+        provider: Of ``PROVIDERS``.
+        is_trusted: Whether its key is a real one while a cassette is recorded.
+        max_tokens: How long an answer may be, where that is not as ever.
+        target: Of the core's target.
+    """
+
+    provider: str
+    is_trusted: bool = True
+    max_tokens: int | None = None
+    target: dict[str, Any] = {}  # noqa: RUF012 # never written to
+
+    @property
+    def key(self) -> str:
+        given = os.environ.get(f"{self.provider.upper()}_API_KEY") or "none"
+        return given if self.is_trusted else "not-a-key"
+
+
+class Core:
+    """OpenAI's and Anthropic's SDKs behind a policy."""
+
+    folder = "test_cassettes"
+    rejects: dict[str, Any] = {  # noqa: RUF012 # never written to
+        "openai": openai.BadRequestError,
+        "anthropic": anthropic.BadRequestError,
+    }
+
+    @staticmethod
+    def target(place: Place, *, is_async: bool) -> Target:
+        model, url = PROVIDERS[place.provider]
+        sdk: Any = anthropic if place.provider == "anthropic" else openai
+        make = sdk.AsyncClient if is_async else sdk.Client
+        client = make(api_key=place.key, base_url=url, max_retries=0)
+        # A local one would talk on and on.
+        most = 16 if place.provider == "local" else place.max_tokens
+        params = {} if most is None else {"max_tokens": most}
+        given: dict[str, Any] = {"model": model, "params": params, **place.target}
+        return Target(provider=place.provider, client=client, **given)
+
+    async def ask(self, places: list[Place], what: str, heard: Listener, *, is_async: bool) -> Any:
+        targets = [self.target(place, is_async=is_async) for place in places]
+        policy = FallbackPolicy(targets, observers=[heard])
+        verb = "stream" if what == "stream" else "call"
+        try:
+            answer = getattr(policy, "a" * is_async + verb)(lambda attempt: create(attempt, what))
+            return await read(answer, what, is_async=is_async)
+        finally:
+            for target in targets:
+                await read(target.client.close(), "", is_async=is_async)
+
+
+def create(attempt: Attempt, what: str) -> Any:
+    """Ask for a word, a stream of it, the call of a tool, or a word of Responses."""
+    target, is_tool = attempt.target, what == "tools"
+    client: Any = target.client
+    messages: Any = [{"role": "user", "content": WEATHER if is_tool else SAY}]
+    if what == "responses" and target.provider == "openai":
+        return client.responses.create(model=target.model, input=messages)
+    request: dict[str, Any] = {"model": target.model, "messages": messages, **target.params}
+    request |= {"stream": True} if what == "stream" else {}
+    if target.provider == "anthropic":
+        tool: Any = {"name": "get_weather", "input_schema": CITY}
+        request = {"max_tokens": 64 if is_tool else 16, **request}
+        return client.messages.create(**request, **({"tools": [tool]} if is_tool else {}))
+    if is_tool:
+        function = {"name": "get_weather", "parameters": CITY}
+        request["tools"] = [{"type": "function", "function": function}]
+    if what == "stream":
+        request["stream_options"] = {"include_usage": True}
+    return client.chat.completions.create(**request)
+
+
+async def read(answer: Any, what: str, *, is_async: bool) -> Any:
+    """Wait for an answer, or read a stream to its end."""
+    if isawaitable(answer):
+        answer = await answer
+    if what != "stream":
+        return answer
+    return [chunk async for chunk in answer] if is_async else [*answer]
+
+
+class LangChain:
+    """Integrations' own models behind a FallbackChatModel."""
+
+    folder, rejects = "test_langchain", Core.rejects
+
+    @staticmethod
+    def model(place: Place) -> Any:
+        most = 64 if place.max_tokens is None else place.max_tokens
+        model, url = PROVIDERS[place.provider]
+        given: Any = {"model": model, "base_url": url, "api_key": place.key, "timeout": 30}
+        if place.provider == "anthropic":
+            return ChatAnthropic(max_tokens=most, stop=None, **given)
+        return ChatOpenAI(max_completion_tokens=most, stream_usage=True, **given)
+
+    async def ask(self, places: list[Place], what: str, heard: Listener, *, is_async: bool) -> Any:
+        model: Any = FallbackChatModel(*map(self.model, places), observers=[heard])
+        if what == "tools":
+            model = model.bind_tools([get_weather], tool_choice="any")
+        if what == "structured":
+            model = model.with_structured_output(Weather, include_raw=True)
+        verb = "stream" if what == "stream" else "invoke"
+        asked = WEATHER if what in {"tools", "structured"} else SAY
+        answer = getattr(model, "a" * is_async + verb)(asked)
+        return await read(answer, what, is_async=is_async)
+
+
+class LiteLLM:
+    """A Router with the strategy: sync on httpx, async on aiohttp."""
+
+    folder = "test_litellm"
+    rejects = dict.fromkeys(PROVIDERS, openai.BadRequestError)  # LiteLLM's own is one
+
+    async def ask(self, places: list[Place], what: str, heard: Listener, *, is_async: bool) -> Any:
+        import litellm  # noqa: PLC0415 # may be missing
+        from litellm.llms.custom_httpx import async_client_cleanup  # noqa: PLC0415
+
+        from honcho_fallback_litellm import FallbackRoutingStrategy  # noqa: PLC0415
+        from tests.helpers.litellm_runs import deployment  # noqa: PLC0415
+
+        models = []
+        for rank, place in enumerate(places):
+            model, url = PROVIDERS[place.provider]
+            api = {"local": "lm_studio"}.get(place.provider, place.provider)
+            most = {} if place.provider == "openai" else {"max_tokens": 16}
+            given = {"api_key": place.key, **most}
+            models.append(
+                deployment("chain", f"{api}/{model}", url, rank, place.provider, **given)
+            )
+        router: Any = litellm.Router(model_list=models)
+        FallbackRoutingStrategy(observers=[heard]).register(router)
+        messages: Any = [{"role": "user", "content": SAY}]
+        given = {"model": "chain", "messages": messages, "stream": what == "stream"}
+        answer: Any = router.acompletion(**given) if is_async else router.completion(**given)
+        try:
+            return await read(answer, what, is_async=is_async)
+        finally:
+            await async_client_cleanup.close_litellm_async_clients()
+            litellm.in_memory_llm_clients_cache.flush_cache()
+
+
+WAYS: dict[str, Any] = {"core": Core(), "langchain": LangChain(), "litellm": LiteLLM()}
+
+
+class Failing(NamedTuple):
+    """Say what an error has to be taken for, and of which class it is in LangChain."""
+
+    status: int | None
+    kind: str
+    retry_after: float | None = None
+    error: str = ""
+
+
+FAILING = {
+    "openai_rate_limit": Failing(429, "rate_limit", 20, "OpenAIRateLimitError"),
+    "openai_quota": Failing(429, "quota", None, "OpenAIRateLimitError"),
+    "openai_bad_key": Failing(401, "authentication"),
+    "openai_no_model": Failing(404, "model_unavailable"),
+    "openai_overloaded": Failing(503, "overloaded", 1, "OpenAIAPIError"),
+    "anthropic_rate_limit": Failing(429, "rate_limit", 30, "AnthropicRateLimitError"),
+    # LiteLLM itself makes 500 of it.
+    "anthropic_overloaded": Failing(529, "overloaded", 1, "AnthropicOverloadedError"),
+    "anthropic_unavailable": Failing(503, "overloaded", 1, "AnthropicAPIError"),
+    # Told inside HTTP 200, before any content; the late one after an empty first chunk.
+    "anthropic_stream_error": Failing(200, "overloaded"),
+    "anthropic_late_stream_error": Failing(200, "overloaded", None, "APIStatusError"),
+}
+# What is said to whom is asked for what.
+SAYS = {
+    "text": {"openai": "openai_chat", "anthropic": "anthropic_message", "local": "local_chat"},
+    "tools": {
+        "openai": "openai_tool_call",
+        "anthropic": "anthropic_tool_use",
+        "local": "local_tool_call",
+    },
+    **{
+        what: {name: f"{name}_{what}" for name in PROVIDERS}
+        for what in ("structured", "stream", "responses")
+    },
+}
+STANDS_IN = (
+    ("openai_rate_limit", "anthropic"),
+    ("openai_overloaded", "anthropic"),
+    ("openai_overloaded", "local"),
+    ("anthropic_rate_limit", "openai"),
+    ("anthropic_overloaded", "openai"),
+    ("anthropic_unavailable", "openai"),
 )
-async def test_the_first_failure_of_each_switches(sdk: Sdk, case: Case) -> None:
-    """Each error is told by its kind; the answer is as its own SDK made it, and whole."""
-    hosts = [name.partition("_")[0] for name in case.says]
-    targets = [sdk.target(hosts[0], case.model), *map(sdk.target, hosts[1:])]
-    unasked = [sdk.target("anthropic")] if len(targets) == 1 else []
-    answer = await sdk.call(FallbackPolicy([*targets, *unasked]), case.what)
+SHAPES = ("text", "tools", "structured", "stream")
+# By the way in: what is asked for, who fails how in turn, and who answers.
+CASES = {
+    "core": (
+        "text openai",
+        "text openai_rate_limit anthropic",
+        "text openai_quota anthropic",
+        "text openai_bad_key anthropic",
+        "text openai_no_model anthropic",
+        "text openai_overloaded anthropic",
+        "text openai_overloaded local",
+        "text openai_quota anthropic_overloaded local",
+        "text anthropic_rate_limit openai",
+        "text anthropic_overloaded openai",
+        "tools openai_rate_limit anthropic",
+        "tools anthropic_overloaded openai",
+        "responses anthropic_rate_limit openai",
+        "stream openai",
+        "stream openai_rate_limit anthropic",
+        "stream openai_overloaded local",
+        "stream anthropic_overloaded openai",
+        "stream anthropic_stream_error openai",
+    ),
+    "langchain": (
+        *(
+            f"{what} {says}"
+            for what in SHAPES
+            for says in (
+                "openai",
+                "anthropic",
+                "openai_rate_limit anthropic",
+                "openai_overloaded anthropic",
+                "openai_overloaded local",
+                "anthropic_rate_limit openai",
+                "anthropic_overloaded openai",
+                "anthropic_unavailable openai",
+            )
+        ),
+        "stream anthropic_late_stream_error openai",
+        "text openai_quota anthropic_overloaded local",
+    ),
+    "litellm": (
+        "text openai_rate_limit anthropic",
+        "text openai_quota local",
+        "text anthropic_overloaded openai",
+        "stream openai_rate_limit anthropic",
+        "stream anthropic_stream_error openai",
+    ),
+}
 
-    chunks = answer if case.what == "stream" else [answer]
-    assert all(isinstance(one, case.answer) for one in chunks)
-    if case.what == "tool":
+
+def told(way: str, what: str, *says: str, values: tuple[Any, ...] = (), name: bool = True) -> Any:
+    """Make one case, say what is recorded for it, and name its cassette.
+
+    Sync and async share one, and an error is the same whatever LangChain is asked for.
+    """
+    parts = [*([what] if way == "langchain" and name else []), *says]
+    # LangChain's integrations share asynchronous clients between models, so they share a loop.
+    loop = pytest.mark.asyncio(loop_scope="module")
+    marks = [pytest.mark.upstream(*says), pytest.mark.vcr, loop]
+    marks.append(pytest.mark.default_cassette(f"{WAYS[way].folder}/{'-'.join(parts)}"))
+    if way == "litellm":
+        marks.append(pytest.mark.skipif(not find_spec("litellm"), reason="it is not installed"))
+    return pytest.param(way, what, *values, marks=marks, id="-".join([way, what, *says]))
+
+
+def cases() -> Iterator[Any]:
+    for way, what, *failing, answering in (
+        (way, *row.split()) for way, rows in CASES.items() for row in rows
+    ):
+        says = (*failing, SAYS[what][answering])
+        yield told(way, what, *says, values=(failing, answering))
+
+
+@pytest.fixture(scope="module")
+def vcr_cassette_dir() -> str:
+    """Have a folder for each way in, which stands in the cassettes' names."""
+    return str(CASSETTES)
+
+
+@pytest.fixture(params=[False, True], ids=["sync", "async"])
+def is_async(request: pytest.FixtureRequest) -> bool:
+    """Ask in both ways; both are to send the same."""
+    return bool(request.param)
+
+
+def assert_asked(cassette: Cassette, *providers: str) -> None:
+    """Compare who was asked, each request of which the guards know to be played."""
+    asked = [urlsplit(request.uri).netloc for request in cassette.requests]
+    assert asked == [HOSTS[provider] for provider in providers]
+
+
+@pytest.mark.parametrize(("way", "what", "failing", "answering"), [*cases()])
+async def test_the_first_failure_of_each_switches(
+    way: str, what: str, failing: list[str], answering: str, is_async: bool, vcr: Cassette
+) -> None:
+    """Each is asked once, in its own format; its error is told by its kind, its answer is whole.
+
+    Where the primary answers, nobody else sees anything.
+    """
+    asked = [*(one.partition("_")[0] for one in failing), answering]
+    spare = [] if failing else [{"openai": "anthropic", "anthropic": "openai"}[answering]]
+    places = [Place(name) for name in (*asked, *spare)]
+    if failing:
+        model = {"model": "gpt-nonesuch"} if "openai_no_model" in failing else {}
+        places[0] = Place(asked[0], not failing[0].endswith("bad_key"), target=model)
+    heard = Listener()
+    answer = await WAYS[way].ask(places, what, heard, is_async=is_async)
+
+    assert_asked(vcr, *asked)
+    record = heard.record
+    *failed, last = record.attempts
+    expected = [FAILING[one] for one in failing]
+    if way == "litellm":  # it makes a status of what is told inside HTTP 200
+        expected = [
+            one._replace(status=500 if one.status == 200 else one.status) for one in expected
+        ]
+    facts = [(one.status, one.kind, one.retry_after) for one in failed]
+    assert facts == [(one.status, one.kind, one.retry_after) for one in expected]
+    assert [one.wait for one in record.attempts] == [0] * len(asked)
+    assert (record.outcome, last.kind, record.answered_by) == ("success", None, last.target)
+    said = read_answer(answer["raw"] if what == "structured" else answer)
+    if what in {"text", "stream"}:
+        assert said.content if answering == "local" else "harbor" in str(said.content).lower()
+    if way != "litellm" or answering == "anthropic":  # which sends it unasked
+        assert said.usage is not None
+        assert said.usage["output_tokens"] > 0
+    if way == "core":
+        assert_of_the_sdk(answer, what, answering)
+    elif way == "langchain":
+        bodies = [json.loads(request.body) for request in vcr.requests]
+        assert all(was_sent(body, what, name) for name, body in zip(asked, bodies, strict=True))
+        message = assert_of_langchain(answer, what, answering)
+        assert_told(message, answering, zip(asked, expected, strict=False))
+
+
+def assert_of_the_sdk(answer: Any, what: str, provider: str) -> None:
+    """The answer is as its own SDK made it."""
+    is_anthropics = provider == "anthropic"
+    if what == "stream" and is_anthropics:
+        assert [answer[0].type, answer[-1].type] == ["message_start", "message_stop"]
+    elif what == "stream":
+        assert all(isinstance(chunk, ChatCompletionChunk) for chunk in answer)
+    else:
+        other = Response if what == "responses" else ChatCompletion
+        assert isinstance(answer, Message if is_anthropics else other)
+    if what == "tools":
         assert "get_weather" in str(answer)
         assert "Oslo" in str(answer)
-    elif hosts[-1] != "local":
-        assert "harbor" in str(read_answer(answer).content).lower()
-    if case.answer is ChatCompletionChunk:
-        assert chunks[-1].usage.completion_tokens > 0
-    if case.answer is object:
-        assert [chunks[0].type, chunks[-1].type] == ["message_start", "message_stop"]
-    record = sdk.record
-    *failed, answered = record.attempts
-    assert tuple(one.kind for one in failed) == case.kinds
-    assert [one.wait for one in record.attempts] == [0] * len(targets)
-    if case.status is not None:
-        assert (failed[0].status, failed[0].retry_after) == (case.status, case.retry_after)
-    assert sdk.asked == [target.name for target in targets]
-    assert (record.outcome, answered.kind) == ("success", None)
-    assert record.answered_by == targets[-1].name
 
 
-@pytest.mark.vcr
-@pytest.mark.upstream("openai_too_long", "anthropic_message")
-async def test_a_prompt_too_long_goes_to_the_target_with_a_larger_window(sdk: Sdk) -> None:
-    """A context overflow passes by a target that could not take the prompt either."""
-    small = sdk.target("openai", context_window=8_192)
-    same = sdk.target("local", context_window=8_192)
-    large = sdk.target("anthropic", context_window=200_000)
-    await sdk.call(FallbackPolicy([small, same, large]))
-    assert sdk.record.attempts[0].kind == "context_overflow"
-    assert sdk.record.attempts[0].code == "context_length_exceeded"
-    assert sdk.asked == [small.name, large.name]
+def was_sent(body: Any, what: str, provider: str) -> bool:
+    """Tell whether a request is in the provider's own format."""
+    is_anthropics = provider == "anthropic"
+    if body["model"] != PROVIDERS[provider][0] or bool(body.get("stream")) is not (
+        what == "stream"
+    ):
+        return False
+    if what == "tools" or (what == "structured" and is_anthropics):
+        (tool,), choice = body["tools"], body["tool_choice"]
+        if is_anthropics:
+            forced = {"type": "tool", "name": "Weather"}
+            return choice == forced or (tool["name"], choice["type"]) == ("get_weather", "any")
+        return (tool["function"]["name"], choice) == ("get_weather", "required")
+    schema = body.get("response_format", {}).get("json_schema", {}).get("name")
+    return "tools" not in body and schema == ("Weather" if what == "structured" else None)
 
 
-@pytest.mark.vcr
+def assert_of_langchain(answer: Any, what: str, provider: str) -> Any:
+    """Look at what a FallbackChatModel gave, and return its message."""
+    is_local = provider == "local"  # it says what it likes
+    if what == "structured":
+        assert answer["parsing_error"] is None
+        assert isinstance(answer["parsed"], Weather)
+        assert is_local or answer["parsed"].city == "Oslo"
+        return answer["raw"]
+    if what == "tools":
+        (call, *others) = answer.tool_calls
+        assert call["name"] == "get_weather"
+        assert call["args"] in ({"city": "Oslo"}, {"city": "Lima"})
+        assert call["id"]
+        assert is_local or (call["args"]["city"] == "Oslo" and not others)
+    if what == "stream":
+        assert all(isinstance(chunk, AIMessageChunk) for chunk in answer)
+        assert len({chunk.id for chunk in answer}) == 1
+        marked = ["fallback" in chunk.response_metadata for chunk in answer]
+        assert marked == [False] * (len(marked) - 1) + [True]
+        return reduce(add, answer)
+    return answer
+
+
+def target_of(provider: str) -> str:
+    """Name a target as LangChain's chains do: who serves it is not known, but for its API."""
+    return f"{provider.replace('local', 'openai')}/{PROVIDERS[provider][0]}"
+
+
+def assert_told(message: Any, answering: str, failed: Iterable[tuple[str, Failing]]) -> None:
+    """Compare what the answer says of its attempts with what went on, figures of time aside."""
+    fallback = message.response_metadata["fallback"]
+    *before, last = fallback["attempts"]
+    facts = [(one["target"], one["status"], one["kind"], one["error"]) for one in before]
+    expected = [(target_of(name), one.status, one.kind, one.error) for name, one in failed]
+    assert facts == expected
+    assert last["target"] == target_of(answering)
+    assert fallback["is_fallback"] is bool(before)
+    assert fallback["model"] == PROVIDERS[answering][0]
+
+
 @pytest.mark.parametrize(
-    ("error", "first", "other"),
+    ("way", "what", "says"),
     [
-        pytest.param(
-            openai.BadRequestError,
-            {"provider": "openai", "context_window": 8_192},
-            {"provider": "anthropic", "context_window": 8_192},
-            marks=pytest.mark.upstream("openai_too_long"),
-            id="too long for all",
-        ),
-        pytest.param(
-            anthropic.BadRequestError,
-            {"provider": "anthropic", "params": {"max_tokens": 0}},
-            {"provider": "openai"},
-            marks=pytest.mark.upstream("anthropic_bad_request"),
-            id="a caller's mistake",
-        ),
+        told(way, what, says, values=(says,))
+        for way, what, says in (
+            ("core", "text", "anthropic_bad_request"),
+            ("core", "text", "openai_too_long"),  # and nobody else's window is larger
+            ("litellm", "text", "anthropic_bad_request"),
+            *(
+                ("langchain", what, f"{provider}_bad_request")
+                for what in SHAPES
+                for provider in ("openai", "anthropic")
+            ),
+        )
     ],
 )
-async def test_what_nobody_else_can_mend_comes_back_as_the_sdks_own_error(
-    sdk: Sdk, error: type[Exception], first: Any, other: Any
+async def test_what_nobody_else_can_mend_comes_back_as_the_callers_own_error(
+    way: str, what: str, says: str, is_async: bool, vcr: Cassette
 ) -> None:
-    """At once, untouched, after one request."""
-    targets = [sdk.target(**first), sdk.target(**other)]
-    with pytest.raises(error):
-        await sdk.call(FallbackPolicy(targets))
-    assert sdk.asked == [targets[0].name]
-    assert sdk.record.outcome == "rejected"
+    """A 400 surfaces at once and untouched; the fallback is not asked to make up for it."""
+    provider = says.partition("_")[0]
+    (other,) = {"openai", "anthropic"} - {provider}
+    small = {"context_window": 8_192} if says == "openai_too_long" else {}
+    most = None if small else 0
+    heard = Listener()
+
+    with pytest.raises(WAYS[way].rejects[provider]) as caught:
+        await WAYS[way].ask(
+            [Place(provider, max_tokens=most, target=small), Place(other, target=small)],
+            what,
+            heard,
+            is_async=is_async,
+        )
+
+    assert caught.value.status_code == 400
+    if way == "langchain":
+        assert target_of(provider) in caught.value.__notes__[0]
+    kind = "context_overflow" if small else "invalid_request"
+    assert (heard.record.outcome, heard.kinds) == ("rejected", [kind])
+    assert_asked(vcr, provider)
 
 
-@pytest.mark.vcr
-@pytest.mark.upstream("openai_overloaded", "anthropic_bad_key")
-async def test_a_call_that_nobody_answers_carries_both_sdks_errors(sdk: Sdk) -> None:
-    """The group holds the SDKs' own exceptions in the order they came."""
+@pytest.mark.parametrize(
+    ("way", "what"),
+    [
+        told(way, "text", "openai_overloaded", "anthropic_bad_key", name=False)
+        for way in ("core", "langchain")
+    ],
+)
+async def test_a_call_that_nobody_answers_carries_both_providers_errors(
+    way: str, what: str, is_async: bool, vcr: Cassette
+) -> None:
+    """The group holds the exceptions that the SDKs or integrations raised, in their order."""
+    heard = Listener()
+    places = [Place("openai"), Place("anthropic", is_trusted=False)]
     with pytest.raises(FallbackExhausted) as caught:
-        await sdk.call(FallbackPolicy([sdk.target("openai"), sdk.target("anthropic")]))
-    errors = [*map(type, caught.value.exceptions)]
-    assert errors == [openai.InternalServerError, anthropic.AuthenticationError]
-    assert caught.value.record == sdk.record
-    assert len(sdk.asked) == 2
+        await WAYS[way].ask(places, what, heard, is_async=is_async)
+    overloaded, refused = caught.value.exceptions
+    assert isinstance(overloaded, openai.InternalServerError)
+    assert isinstance(refused, anthropic.AuthenticationError)
+    assert caught.value.record == heard.record
+    assert_asked(vcr, "openai", "anthropic")
+
+
+@pytest.mark.parametrize(
+    ("way", "what"), [told("core", "text", "openai_too_long", "anthropic_message")]
+)
+async def test_a_prompt_too_long_goes_to_the_target_with_a_larger_window(
+    way: str, what: str, is_async: bool, vcr: Cassette
+) -> None:
+    """A context overflow passes by a target that could not take the prompt either."""
+    windows = {"openai": 8_192, "local": 8_192, "anthropic": 200_000}
+    places = [Place(name, target={"context_window": size}) for name, size in windows.items()]
+    heard = Listener()
+    await WAYS[way].ask(places, what, heard, is_async=is_async)
+    first = heard.record.attempts[0]
+    assert (first.kind, first.code) == ("context_overflow", "context_length_exceeded")
+    assert_asked(vcr, "openai", "anthropic")
 
 
 # What may stand in a cassette, whoever recorded it.
 
 CASSETTES = Path(__file__).resolve().parents[2] / "cassettes"
-HOSTS = {"api.openai.com", "api.anthropic.com", "localhost:1234"}
 HEADERS = {
     "anthropic-beta",
     "anthropic-version",
@@ -293,7 +575,7 @@ def test_a_cassette_says_who_spoke_and_holds_no_secret(path: Path) -> None:
     assert not SECRETS.search(text)
     requests, responses = deserialize(text, yamlserializer)
     hosts = {urlsplit(request.uri).netloc for request in requests}
-    assert hosts <= HOSTS
+    assert hosts <= {*HOSTS.values()}
     first = text.splitlines()[0]
     assert first.startswith("# Recorded through mitmproxy ")
     assert all(f"{host} is " in first for host in hosts)
