@@ -359,8 +359,10 @@ class FallbackPolicy:
 
     def _observers(self) -> Observers | None:
         """Return who observes: in a time of its own, as a simulated one, not the process's."""
-        own, runtime = self._policy.observers, self._policy.runtime
-        return own if runtime is not None else Observers.now(own)
+        own = self._policy.observers
+        if self._policy.runtime is not None or Observers.everybodys is None:
+            return own
+        return Observers.now(own)
 
     def _tell_turn_end(self, turn: Turn) -> None:
         observers, agent = self._observers(), self._policy.agent
