@@ -7,10 +7,11 @@ from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
 from weakref import WeakKeyDictionary
 
 from agents import (
+    CustomTool,
     FunctionTool,
     Model,
     ModelProvider,
@@ -21,7 +22,6 @@ from agents import (
 )
 from agents.models._run_context import get_model_run_owner
 from agents.models.fake_id import FAKE_RESPONSES_ID
-from agents.tool import CustomTool
 from agents.tracing import get_current_trace
 from openai.types.responses import ResponseCompletedEvent
 
@@ -41,9 +41,8 @@ from honcho_fallback.providers import (
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 
-    from agents import ModelResponse, ModelRetryAdviceRequest, TResponseInputItem
+    from agents import ModelResponse, ModelRetryAdviceRequest, Tool, TResponseInputItem
     from agents.items import TResponseStreamEvent
-    from agents.tool import Tool
 
     from honcho_fallback import Attempt, FallbackConfig, FallbackObserver, FallbackRun, Turn
 
@@ -117,8 +116,7 @@ class FallbackModel(Model):
         **options: Unpack[ConfigOptions],
     ) -> None:
         if partial not in {"final", "replace"}:
-            fix = "pass 'final' or 'replace'"
-            raise FallbackConfigError.about("partial", f"got {partial!r}", fix)
+            raise FallbackConfigError.unknown(str(partial), ("final", "replace"), "partial")
         targets = list[Target]()
         for one in (primary, *fallbacks):
             targets.append(_target_of(one, [target.name for target in targets]))
@@ -126,6 +124,10 @@ class FallbackModel(Model):
         options = {"only_models": True, **options}
         self.policy = FallbackPolicy(targets, config, agent=label, observers=observers, **options)
         self._partial: Literal["final", "replace"] = partial
+        # By API, address and account: who shares all three may have what a server keeps.
+        self._places = [
+            (isinstance(one.client, OpenAIResponsesModel), place_of(one)) for one in targets
+        ]
         # Of the Runner's runs that go on.
         self._turns: WeakKeyDictionary[Any, Turn] = WeakKeyDictionary()
 
@@ -142,7 +144,7 @@ class FallbackModel(Model):
         async def ask(attempt: Attempt) -> ModelResponse:
             model: Model = attempt.target.client
             response = await model.get_response(**self._fitted(request, attempt))
-            _note_maker(attempt.target, response)
+            _note_maker(self._places[attempt.position], response)
             return response
 
         return await self.policy.acall(ask, run=self._start(request))
@@ -160,7 +162,8 @@ class FallbackModel(Model):
 
         def ask(attempt: Attempt) -> AsyncIterator[TResponseStreamEvent]:
             events = attempt.target.client.stream_response(**self._fitted(request, attempt))
-            return _in_order(events, attempt.target, is_replaceable=self._partial == "replace")
+            place = self._places[attempt.position]
+            return _in_order(events, place, is_replaceable=self._partial == "replace")
 
         call = self._start(request)
         async with aclosing(self.policy.astream(ask, run=call, partial=self._partial)) as events:
@@ -207,28 +210,24 @@ class FallbackModel(Model):
 
     def _unfit(self, request: _Request) -> dict[int, str] | None:
         """Say who cannot take a request: what it names is kept, or leads, elsewhere."""
-        required = self.policy.config.require
-        home, *_ = places = [*map(_place_of, self.policy.targets)]
+        require, home = self.policy.config.require, self._places[0]
         # A response that nobody here made is taken for the primary's.
         keeper = _MADE_AT.get(request.previous_response_id or "")
-        keeper = keeper if keeper in places else home
+        keeper = keeper if keeper in self._places else home
         asked = {**request._asdict(), "conversation": request.conversation_id}
-        settings = {name: getattr(request.model_settings, name) for name in _EXTRA}
+        routing = {name: getattr(request.model_settings, name) for name in _EXTRA if require}
         reasons = dict[int, str]()
-        for position, place in enumerate(places):
-            why = None
-            if place != keeper:
-                is_responses, _ = place
-                own = (FunctionTool, CustomTool) if is_responses else (FunctionTool,)
-                tools = [{"type": one.name} for one in request.tools if not isinstance(one, own)]
-                why = bound_to({**asked, "tools": tools})
-            target = self.policy.targets[position]
-            if place == home and required and (route := route_in(settings, target.model)):
-                why = (
-                    why or f"it lacks the label {min(required)!r} where {route} may lead elsewhere"
+        for position, place in enumerate(self._places):
+            is_responses, _ = place
+            own = (FunctionTool, CustomTool) if is_responses else (FunctionTool,)
+            tools = [{"type": one.name} for one in request.tools if not isinstance(one, own)]
+            why = None if place == keeper else bound_to({**asked, "tools": tools})
+            model = self.policy.targets[position].model
+            route = route_in(routing, model) if place == home else None
+            if why or route:
+                reasons[position] = why or (
+                    f"it lacks the label {min(require)!r} where {route} may lead elsewhere"
                 )
-            if why is not None:
-                reasons[position] = why
         return reasons or None
 
     def _fitted(self, request: _Request, attempt: Attempt) -> dict[str, Any]:
@@ -238,21 +237,22 @@ class FallbackModel(Model):
         only its maker can read; what nobody here is known to have made is taken for the primary's.
         """
         target, items, settings = attempt.target, request.input, request.model_settings
-        here, home = _place_of(target), _place_of(self.policy.targets[0])
-        if not isinstance(items, str) and any(
+        here, home = self._places[attempt.position], self._places[0]
+        form = "openai-responses"
+        history: list[Any] = [] if isinstance(items, str) else items
+        if any(
             _MADE_AT.get(_id_of(one), home) != here and not isinstance(one.get("content"), str)
-            for one in items
+            for one in history
         ):
-            form = "openai-responses"
-            items = cast("list[TResponseInputItem]", portable(items, made_by=form, for_=form))
+            history = portable(history, made_by=form, for_=form)
+            items = history
         if here != home:
             settings = replace(settings, **_OF_THE_PRIMARY)
         settings = settings.resolve(ModelSettings(**target.params)) if target.params else settings
         # Anthropic's model refuses to think in a turn whose tools another model has called.
         is_claude = "claude" in str(getattr(target.client, "model", target.model)).lower()
-        if settings.reasoning is not None and is_claude and not isinstance(items, str):
-            is_free = can_think(items, made_by="openai-responses")
-            settings = settings if is_free else replace(settings, reasoning=None)
+        if settings.reasoning and is_claude and not can_think(history, made_by=form):
+            settings = replace(settings, reasoning=None)
         # The SDK asks for it at OpenAI's own address alone; who hears of content wants to know.
         if self.policy.wants_content and settings.include_usage is None:
             settings = replace(settings, include_usage=True)
@@ -327,19 +327,19 @@ def _target_of(candidate: Candidate, taken: list[str]) -> Target:
     return with_place(replace(target, client=copied), client, provider=known.provider)
 
 
-def _note_maker(maker: Target, made: Any) -> None:
+def _note_maker(place: tuple[bool, str], made: Any) -> None:
     """Remember where a response, or what an event of a stream brings, was made."""
     whole = getattr(made, "response", made)
     items = getattr(whole, "output", None) or [getattr(made, "item", whole)]
     response_id = str(getattr(whole, "response_id", None) or _id_of(whole))
     ids = {response_id, *map(_id_of, items)} - {"", FAKE_RESPONSES_ID}
-    _MADE_AT.update(dict.fromkeys(ids, _place_of(maker)))
+    _MADE_AT.update(dict.fromkeys(ids, place))
     while len(_MADE_AT) > _MOST_IDS:
         _MADE_AT.popitem(last=False)
 
 
 async def _in_order(
-    events: AsyncIterator[TResponseStreamEvent], maker: Target, *, is_replaceable: bool
+    events: AsyncIterator[TResponseStreamEvent], place: tuple[bool, str], *, is_replaceable: bool
 ) -> AsyncGenerator[TResponseStreamEvent, None]:
     """Hand on a model's events, and what settles the answer not before its end is known.
 
@@ -354,7 +354,7 @@ async def _in_order(
             async for event in events:
                 kind = getattr(event, "type", None)
                 if kind in _ENDS or kind == _ITEM_DONE:
-                    _note_maker(maker, event)
+                    _note_maker(place, event)
                 if kind in _ENDS or (is_replaceable and kind == _ITEM_DONE):
                     late.append(event)
                     continue
@@ -374,11 +374,6 @@ async def _in_order(
         close: Any = getattr(events, "aclose", None) or getattr(events, "close", bool)
         if isawaitable(closing := close()):
             await closing
-
-
-def _place_of(target: Target) -> tuple[bool, str]:
-    """Name the API, the address and the account: who shares all may have what a server keeps."""
-    return isinstance(target.client, OpenAIResponsesModel), place_of(target)
 
 
 def _id_of(item: Any) -> str:

@@ -119,8 +119,7 @@ class FallbackModel(OwnFallbackModel):
         **options: Unpack[ConfigOptions],
     ) -> None:
         if partial not in {"final", "replace"}:
-            fix = "pass 'final' or 'replace'"
-            raise FallbackConfigError.about("partial", f"got {partial!r}", fix)
+            raise FallbackConfigError.unknown(str(partial), ("final", "replace"), "partial")
         targets = list[Target]()
         for one in (primary, *fallbacks):
             targets.append(_target_of(one, [target.name for target in targets]))
@@ -265,8 +264,8 @@ class FallbackModel(OwnFallbackModel):
 
     def _sent_to(self, target: Target, settings: ModelSettings | None) -> dict[str, Any]:
         """Return those of a request's own settings that a target gets."""
-        at_home, sent = self._is_at_home(target), dict(settings or {})
-        return {one: sent[one] for one in sent if at_home or one not in _OF_THE_PRIMARY}
+        left = () if self._is_at_home(target) else _OF_THE_PRIMARY
+        return {name: value for name, value in (settings or {}).items() if name not in left}
 
     def _unfit(
         self, messages: list[ModelMessage], settings: ModelSettings | None
@@ -329,13 +328,14 @@ class _EventStream:
     """
 
     _opened: list[StreamedResponse]
+    _event_iterator: AsyncIterator[ModelResponseStreamEvent]
 
     def __init__(
         self, opened: list[StreamedResponse], first: Any, chunks: AsyncGenerator[Any, None]
     ) -> None:
-        own = {"_opened": opened, "_chunks": chunks}
         # Under this name Pydantic AI puts an iterator of its own around it, to look at the first.
-        vars(self).update(own, _event_iterator=self._read(first, chunks))
+        own = self._read(first, chunks)
+        vars(self).update(_opened=opened, _chunks=chunks, _event_iterator=own)
 
     @property  # type: ignore[misc] # object's can be written
     def __class__(self) -> type:  # pyright: ignore[reportIncompatibleMethodOverride] # the same
@@ -351,8 +351,7 @@ class _EventStream:
             setattr(self._opened[-1], name, value)
 
     def __aiter__(self) -> AsyncIterator[ModelResponseStreamEvent]:
-        events: AsyncIterator[ModelResponseStreamEvent] = self._event_iterator
-        return events
+        return self._event_iterator
 
     async def cancel(self) -> None:
         """End the stream; the call is one that its reader abandoned."""
