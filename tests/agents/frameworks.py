@@ -33,11 +33,12 @@ def thermometer(city: str) -> str:
     return f"{city}: 21"
 
 
-def thoughtful_call(name: str) -> Reply:
-    """Think in secret, which the account that did so alone can read, and call the tool."""
+def thinking(name: str, item: wire.Json | None = None) -> Reply:
+    """Think, for the account alone that did so, before an item: by default a call of the tool."""
     thought = {"type": "reasoning", "id": f"rs_{name}", "encrypted_content": f"secret of {name}"}
-    call = wire.response_call(f"fc_{name}", f"call_{name}", "thermometer", LIMA)
-    return Reply(body=wire.responses_answer({**thought, "summary": []}, call))
+    item = item or wire.response_call(f"fc_{name}", f"call_{name}", "thermometer", LIMA)
+    answer = wire.responses_answer({**thought, "summary": []}, item)
+    return Reply(body={**answer, "id": f"resp_{name}"})
 
 
 def client_of(
@@ -116,11 +117,14 @@ FRAMEWORKS: dict[str, Framework] = {"openai-agents": OpenAIAgents(), "pydantic-a
 
 def chain_of(
     framework: Framework,
-    *places: Provider,
+    primary: Provider,
+    *fallbacks: Provider,
     api: str = "chat",
     name: str = "gpt-4o",
+    elsewhere: str = "127.0.0.1",
     **options: Any,
 ) -> Any:
-    """Make a chain of models that are asked at these providers."""
-    models = (framework.model(one, api=api, name=name) for one in places)
+    """Make a chain of models that are asked at these providers, the fallbacks at another host."""
+    models = [framework.model(primary, api=api, name=name)]
+    models += [framework.model(one, api=api, name=name, host=elsewhere) for one in fallbacks]
     return framework.chain(*models, **options)

@@ -12,7 +12,7 @@ from pydantic_ai import Agent
 
 from honcho_fallback import CallRecord, FallbackConfigError, Target, TurnEnd
 from honcho_fallback_langchain import FallbackChatModel
-from tests.agents.frameworks import LIMA, chain_of, thermometer, thoughtful_call
+from tests.agents.frameworks import LIMA, chain_of, thermometer, thinking
 from tests.helpers import wire
 from tests.helpers.observers import Noting
 from tests.helpers.provider import Reply
@@ -36,8 +36,8 @@ async def test_a_response_that_says_it_failed_switches(
         wire.named_event("response.failed", response=body, sequence_number=1),
     ]
     primary.standing = Reply(body=body, events=events if streamed else None)
-    chain = framework.chain(framework.model(primary, api="responses"), framework.model(fallback))
     ask = framework.stream if streamed else framework.run
+    chain = chain_of(framework, primary, fallback, api="responses")
     assert await ask(chain) == f"hello from {fallback.name}"
     assert len(primary.requests) == 1
 
@@ -71,21 +71,20 @@ def two_steps(request: SeenRequest) -> Reply:
         return Reply(text="Warm.")
     if "chat" in request.path:
         return Reply(body=wire.chat_answer("", wire.chat_call(f"c{results}", "thermometer", LIMA)))
-    return thoughtful_call(f"{results}")
+    return thinking(f"{results}")
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["whole", "stream"])
 @pytest.mark.parametrize("api", ["responses", "chat"])
 async def test_a_tool_loop_moves_to_another_account_and_back(
-    framework: Framework, providers: ProviderServer, api: str, *, streamed: bool
+    framework: Framework, primary: Provider, fallback: Provider, api: str, *, streamed: bool
 ) -> None:
     """Strict providers: each refuses what it did not write, and nothing is refused.
 
     While nobody else has answered, the history is sent as it is.
     """
-    primary = providers.new("primary", rules=ResponsesRules())
-    rules = ResponsesRules() if api == "responses" else ChatRules()
-    fallback = providers.new("fallback", rules=rules)
+    primary.rules = ResponsesRules()
+    fallback.rules = ResponsesRules() if api == "responses" else ChatRules()
     fallback.standing = two_steps
 
     def fails_second(request: SeenRequest) -> Reply:

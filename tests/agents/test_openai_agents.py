@@ -15,7 +15,7 @@ from agents.retry import retry_policies
 from honcho_fallback import FallbackExhausted
 from honcho_fallback_openai_agents import FallbackModel, FallbackProvider
 from tests.agents import frameworks
-from tests.agents.frameworks import FRAMEWORKS, LIMA, City, client_of
+from tests.agents.frameworks import FRAMEWORKS, LIMA, City, client_of, thinking
 from tests.helpers import wire
 from tests.helpers.provider import Reply
 from tests.helpers.strict import ResponsesRules
@@ -55,25 +55,23 @@ def handing_over(request: SeenRequest) -> Reply:
     """Hand over to the expert behind some reasoning; the expert says a word."""
     if "call_1" in json.dumps(request.body["input"]):
         return Reply(text="Warm.")
-    thought = {"type": "reasoning", "id": "rs_handoff", "encrypted_content": "secret"}
-    call = wire.response_call("fc_handoff", "call_1", "transfer_to_expert", {})
-    answer = wire.responses_answer({**thought, "summary": []}, call)
-    return Reply(body={**answer, "id": "resp_handoff"})
+    return thinking(
+        "handoff", wire.response_call("fc_handoff", "call_1", "transfer_to_expert", {})
+    )
 
 
 @pytest.mark.parametrize("kept", [False, True], ids=["items", "previous response"])
 @pytest.mark.parametrize("is_stream", [False, True], ids=["answer", "stream"])
 @pytest.mark.parametrize("order", ["same", "reverse"])
 async def test_a_handoff_to_another_chain_knows_who_wrote_what(
-    providers: ProviderServer, order: str, *, is_stream: bool, kept: bool
+    primary: Provider, fallback: Provider, order: str, *, is_stream: bool, kept: bool
 ) -> None:
     """Agents of one run may have a chain each over the same accounts, in any order.
 
     A response is continued where it is kept: its id means nothing to anybody else.
     """
-    # Rules know no call of a response that is kept.
-    rules = [None, None] if kept else [ResponsesRules(), ResponsesRules()]
-    primary, fallback = (providers.new("account", rules=one) for one in rules)
+    if not kept:  # rules know no call of a response that is
+        primary.rules, fallback.rules = ResponsesRules(), ResponsesRules()
     primary.fail(503, times=1)
     primary.standing = fallback.standing = handing_over
     others = (primary, fallback) if order == "same" else (fallback, primary)
@@ -94,15 +92,11 @@ async def test_a_handoff_to_another_chain_knows_who_wrote_what(
     assert len(primary.requests) == (2 if others[0] is primary and not kept else 1)
 
 
-async def test_a_session_knows_who_wrote_what(providers: ProviderServer) -> None:
+async def test_a_session_knows_who_wrote_what(primary: Provider, fallback: Provider) -> None:
     """One answer of another account leaves the session's next run to the primary."""
-    primary, fallback = (
-        providers.new(name, rules=ResponsesRules()) for name in ("primary", "fallback")
-    )
+    primary.rules, fallback.rules = ResponsesRules(), ResponsesRules()
     primary.fail(503, times=1)
-    thought = {"type": "reasoning", "id": "rs_session", "encrypted_content": "secret"}
-    word = wire.response_text("hello", "msg_session")
-    fallback.reply(Reply(body=wire.responses_answer({**thought, "summary": []}, word)))
+    fallback.reply(thinking("session", wire.response_text("hello", "msg_session")))
     outputs: list[str] = []
     with closing(agents.SQLiteSession("a")) as session:
         for _ in range(2):  # as in a program that makes its agents for each request
@@ -166,8 +160,7 @@ async def test_what_the_sdk_cannot_read_is_no_answer(
     """Whatever its own code raises after a 200, the next model answers."""
     api, body = UNREADABLE[case]
     primary.standing = Reply(body=body)
-    models = SDK.model(primary, api=api), SDK.model(fallback)
-    answer = await SDK.run(FallbackModel(*models, observers=[listener]))
+    answer = await SDK.run(chain_of(primary, fallback, api=api, observers=[listener]))
     assert (answer, listener.kinds[0]) == (f"hello from {fallback.name}", "malformed_response")
 
 

@@ -44,7 +44,7 @@ from pydantic_ai.providers.openai import OpenAIProvider
 from honcho_fallback import Cooldown, FallbackExhausted
 from honcho_fallback_pydantic_ai import FallbackModel
 from tests.agents import frameworks
-from tests.agents.frameworks import FRAMEWORKS, LIMA, City, thermometer, thoughtful_call
+from tests.agents.frameworks import FRAMEWORKS, LIMA, City, thermometer, thinking
 from tests.helpers import wire
 from tests.helpers.provider import Reply
 
@@ -217,7 +217,7 @@ async def test_what_cannot_be_written_for_a_model_goes_to_the_next(
 async def test_two_keys_of_one_address_are_two_accounts(providers: ProviderServer) -> None:
     """What one made stays with it, also in a history that was stored."""
     place = providers.new("place")
-    place.reply(Reply(status=503), thoughtful_call("two"), Reply(text="rain"), Reply(text="snow"))
+    place.reply(Reply(status=503), thinking("two"), Reply(text="rain"), Reply(text="snow"))
     named: Any = {"api": "responses", "name": "gpt-5.5"}
     first, second = (SDK.model(place, **named, key=key) for key in ("first", "second"))
     chain = FallbackModel(first, second)

@@ -12,7 +12,7 @@ from pydantic_ai.messages import ModelResponse, PartStartEvent
 from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
 
 from honcho_fallback import StreamInterrupted
-from tests.agents.frameworks import FRAMEWORKS, LIMA, City
+from tests.agents.frameworks import FRAMEWORKS, LIMA, City, chain_of
 from tests.helpers import wire
 from tests.helpers.provider import Reply
 
@@ -57,40 +57,40 @@ async def test_a_stream_without_content_is_an_answer_or_none(
     """The Agents SDK takes an empty answer for '', so that is what comes; its record is whole."""
     sdk, (api, events, is_answer) = FRAMEWORKS["openai-agents"], SILENT[case]
     primary.standing = Reply(events=events)
-    models = sdk.model(primary, api=api), sdk.model(fallback, api=api, host="localhost")
-    text = await sdk.stream(sdk.chain(*models, observers=[listener]))
+    options: Any = {"api": api, "elsewhere": "localhost", "observers": [listener]}
+    text = await sdk.stream(chain_of(sdk, primary, fallback, **options))
     assert text == ("" if is_answer else f"hello from {fallback.name}")
     assert len(fallback.requests) == (not is_answer)
     assert listener.records[0].outcome == "success"
 
 
 async def test_a_failure_at_the_end_of_a_stream_is_the_providers(
-    providers: ProviderServer, listener: Listener
+    primary: Provider, fallback: Provider, listener: Listener
 ) -> None:
     """The Agents SDK's Runner raises at its event; the record says who failed."""
-    sdk, primary = FRAMEWORKS["openai-agents"], providers.new("primary")
+    sdk = FRAMEWORKS["openai-agents"]
     item = wire.response_text("good")
     events = wire.responses_events(wire.responses_answer(item))
     primary.standing = Reply(
         events=[*events[:-1], response_end(item, kind="incomplete", **INCOMPLETE)]
     )
-    models = sdk.model(primary, api="responses"), sdk.model(providers.new("fallback"))
+    chain = chain_of(sdk, primary, fallback, api="responses", observers=[listener])
     with pytest.raises(StreamInterrupted) as raised:
-        await sdk.stream(sdk.chain(*models, observers=[listener]))
+        await sdk.stream(chain)
     assert isinstance(raised.value.__cause__, agents.ModelBehaviorError)
     assert listener.records[0].outcome == "interrupted"
 
 
 @pytest.mark.parametrize("partial", ["final", "replace"])
 async def test_a_connection_lost_after_the_whole_answer_costs_nothing(
-    providers: ProviderServer, partial: str
+    primary: Provider, fallback: Provider, partial: str
 ) -> None:
     """The Responses API has no last word, so the Agents SDK reads on after the answer's end."""
-    sdk, primary, fallback = FRAMEWORKS["openai-agents"], providers["primary"], providers["other"]
+    sdk = FRAMEWORKS["openai-agents"]
     events = wire.responses_events(wire.responses_answer(wire.response_text("good")))
     primary.standing = Reply(events=events, cut=True)
-    models = sdk.model(primary, api="responses"), sdk.model(fallback)
-    assert await sdk.stream(sdk.chain(*models, partial=partial)) == "good"
+    chain = chain_of(sdk, primary, fallback, api="responses", partial=partial)
+    assert await sdk.stream(chain) == "good"
     assert not fallback.requests
 
 
@@ -248,12 +248,12 @@ async def test_an_answer_without_items_takes_none_of_a_dead_one(
     """Where an answer names no items the Agents SDK's Runner takes all that were done."""
     sdk, (api, events) = FRAMEWORKS["openai-agents"], CUT[case]
     primary.standing = Reply(events=events, cut=True)
+    options: Any = {"api": api, "elsewhere": "localhost", "partial": "replace"}
     items = wire.responses_events(wire.responses_answer(wire.response_text("alive")))[:-1]
     for answer, said in ((items, "alive"), (items[:1], "")):
         fallback.standing = Reply(events=[*answer, response_end()])
-        models = sdk.model(primary, api=api), sdk.model(fallback, api=api, host="localhost")
         tool = Thermometer()
-        result = await read_agents(sdk.chain(*models, partial="replace"), tool)
+        result = await read_agents(chain_of(sdk, primary, fallback, **options), tool)
         assert (result[1], tool.cities) == (said, [])
 
 
@@ -263,8 +263,8 @@ async def test_outputs_are_replaced_in_run_stream(primary: Provider, fallback: P
     primary.standing = Reply(events=chat_call_pieces("final_result", '{"city": "De'), cut=True)
     call = wire.chat_call("call_1", "final_result", LIMA)
     fallback.standing = Reply(body=wire.chat_answer("", call))
-    models = framework.model(primary), framework.model(fallback, host="localhost")
-    chain = framework.chain(*models, partial="replace")
+    options: Any = {"elsewhere": "localhost", "partial": "replace"}
+    chain = chain_of(framework, primary, fallback, **options)
     async with Agent(chain, output_type=City).run_stream("hi") as result:
         outputs = [output async for output in result.stream_output(debounce_by=None)]
     assert outputs[-1] == City(city="Lima")
