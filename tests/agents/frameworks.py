@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from inspect import isfunction
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import agents
@@ -69,11 +70,21 @@ class OpenAIAgents:
             return agents.OpenAIResponsesModel(name, client)
         return agents.OpenAIChatCompletionsModel(name, client)
 
-    async def run(self, model: Any, *tools: Callable[..., Any], question: str = "hi") -> str:
-        """Run an agent and return its output."""
-        made: list[Any] = [agents.function_tool(tool) for tool in tools]
-        result = await agents.Runner.run(agents.Agent("a", model=model, tools=made), question)
-        return str(result.final_output)
+    async def run(
+        self, model: Any, *tools: Any, question: str = "hi", settings: Any = None, **options: Any
+    ) -> str:
+        """Run an agent, with the model's settings and the run's options; return its output."""
+        made = [agents.function_tool(one) if isfunction(one) else one for one in tools]
+        asked = agents.ModelSettings(**(settings or {}))
+        prompt = options.pop("prompt", None)
+        agent = agents.Agent("a", model=model, tools=made, model_settings=asked, prompt=prompt)
+        return str((await agents.Runner.run(agent, question, **options)).final_output)
+
+    def in_session(self, name: str) -> dict[str, Any]:
+        """Return the options of a run that is a part of a conversation; the SDK has to trace."""
+        agents.set_tracing_disabled(False)
+        agents.set_trace_processors([])
+        return {"run_config": agents.RunConfig(group_id=name)}
 
     async def stream(self, model: Any, *tools: Callable[..., Any], question: str = "hi") -> str:
         """Run an agent as a stream and return the text that came."""
@@ -103,8 +114,14 @@ class PydanticAI:
         kind = OpenAIResponsesModel if api == "responses" else OpenAIChatModel
         return kind(name, provider=place, settings=settings)
 
-    async def run(self, model: Any, *tools: Callable[..., Any], question: str = "hi") -> str:
-        return (await PydanticAgent(model, tools=tools).run(question)).output
+    async def run(
+        self, model: Any, *tools: Any, question: str = "hi", settings: Any = None, **options: Any
+    ) -> str:
+        agent = PydanticAgent(model, tools=tools, model_settings=settings)
+        return (await agent.run(question, **options)).output
+
+    def in_session(self, name: str) -> dict[str, Any]:
+        return {"conversation_id": name}
 
     async def stream(self, model: Any, *tools: Callable[..., Any], question: str = "hi") -> str:
         async with PydanticAgent(model, tools=tools).run_stream(question) as result:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import json
+import re
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import agents
 import pytest
 from langchain_openai import ChatOpenAI
-from pydantic_ai import Agent
 
-from honcho_fallback import CallRecord, FallbackConfigError, Target, TurnEnd
+from honcho_fallback import CallRecord, FallbackConfigError, FallbackExhausted, Target, TurnEnd
 from honcho_fallback_langchain import FallbackChatModel
-from tests.agents.frameworks import LIMA, chain_of, thermometer, thinking
+from tests.agents.frameworks import FRAMEWORKS, LIMA, chain_of, thermometer, thinking
+from tests.examples.test_examples import EXAMPLES, run
 from tests.helpers import wire
 from tests.helpers.observers import Noting
 from tests.helpers.provider import Reply
 from tests.helpers.strict import ChatRules, ResponsesRules
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from tests.agents.frameworks import Framework
+    from tests.helpers.observers import Listener
     from tests.helpers.provider import Provider, ProviderServer, SeenRequest
 
 
@@ -102,15 +107,25 @@ async def test_a_tool_loop_moves_to_another_account_and_back(
     assert "secret" not in json.dumps(fallback.bodies)
 
 
+@pytest.mark.parametrize("is_own", [False, True], ids=["policy", "framework"])
 async def test_runs_within_a_session_stay(
-    framework: Framework, primary: Provider, fallback: Provider, providers: ProviderServer
+    framework: Framework,
+    primary: Provider,
+    fallback: Provider,
+    providers: ProviderServer,
+    *,
+    is_own: bool,
 ) -> None:
-    """`reset="session"` takes one line around a run; another session begins anew."""
+    """`reset="session"` takes one line around a run, or the framework's name of a conversation.
+
+    Another session begins anew.
+    """
     primary.fail(503, times=1)
     chain = chain_of(framework, primary, fallback, reset="session")
-    for session_id in ("s", "s", "another"):
-        with chain.policy.session(session_id):
-            await framework.run(chain)
+    for name in ("s", "s", "another"):
+        options = framework.in_session(name) if is_own else {}
+        with nullcontext() if is_own else chain.policy.session(name):
+            await framework.run(chain, **options)
     first, second = primary.name, fallback.name
     assert providers.order == [first, second, second, first]
 
@@ -135,14 +150,38 @@ async def test_no_setting_of_the_primary_reaches_another_place(
     first = Target("first", client=framework.model(primary))
     other = Target("gpt-4o", client=framework.model(fallback), params={"temperature": 0.5})
     chain = framework.chain(first, other)
-    if isinstance(chain, agents.Model):
-        settings = agents.ModelSettings(extra_headers=headers, temperature=0.1)
-        await agents.Runner.run(agents.Agent("a", model=chain, model_settings=settings), "hi")
-    else:
-        await Agent(chain, model_settings={"extra_headers": headers, "temperature": 0.1}).run("hi")
+    await framework.run(chain, settings={"extra_headers": headers, "temperature": 0.1})
     assert primary.requests[0].headers["x-secret"] == "of the primary"
     assert "x-secret" not in fallback.requests[0].headers
     assert (primary.bodies[0]["temperature"], fallback.bodies[0]["temperature"]) == (0.1, 0.5)
+
+
+# Whose request it is, its tools and its options, and what the record says of the fallback.
+BOUND: dict[str, tuple[str, tuple[Any, ...], dict[str, Any], str]] = {
+    "response": ("openai-agents", (), {"previous_response_id": "r"}, "previous_response_id names"),
+    "conversation": ("openai-agents", (), {"conversation_id": "c"}, "conversation names"),
+    "hosted tool": ("openai-agents", (agents.WebSearchTool(),), {}, "runs the tool web_search"),
+    "prompt": ("openai-agents", (), {"prompt": {"id": "p"}}, "prompt names"),
+    **{
+        name: ("pydantic-ai", (), {"settings": {name: "r"}}, f"{name} is kept by")
+        for name in ("openai_previous_response_id", "openai_conversation_id")
+    },
+}
+
+
+@pytest.mark.parametrize("case", BOUND)
+async def test_what_is_bound_to_the_primary_goes_to_nobody_else(
+    primary: Provider, fallback: Provider, listener: Listener, case: str
+) -> None:
+    """Others would answer without it: the record says why, and that nobody answered."""
+    name, tools, options, reason = BOUND[case]
+    primary.fail(503)
+    more: dict[str, Any] = {"observers": [listener], "attempts_per_target": 1}
+    chain = chain_of(FRAMEWORKS[name], primary, fallback, api="responses", **more)
+    with pytest.raises(FallbackExhausted):
+        await FRAMEWORKS[name].run(chain, *tools, **options)
+    assert not fallback.requests
+    assert reason in listener.records[0].untried[0][1]
 
 
 def test_a_name_that_is_taken_gets_its_place(framework: Framework, primary: Provider) -> None:
@@ -169,3 +208,34 @@ def test_what_is_no_model_or_no_option_is_refused(
     """Where the chain is built, with what to pass."""
     with pytest.raises(FallbackConfigError, match=message):
         framework.chain(candidate or framework.model(primary), **options)
+
+
+def down_but_for_the_small_one(request: SeenRequest) -> Reply:
+    """Fail whoever is asked first."""
+    return Reply() if request.body["model"] == "gpt-5-mini" else Reply(status=503)
+
+
+@pytest.mark.timeout(180)
+@pytest.mark.parametrize("page", ["openai-agents", "pydantic-ai"])
+def test_a_page_runs_from_top_to_bottom(
+    page: str, providers: ProviderServer, tmp_path: Path
+) -> None:
+    """Its blocks are one program; the primary is down, and sees one request for each agent."""
+    primary, local = providers.new("primary"), providers.new("local")
+    primary.standing = down_but_for_the_small_one
+    text = (EXAMPLES.parent / f"docs/{page}.md").read_text("utf-8")
+    code = "\n".join(re.findall(r"^```py\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
+    program = tmp_path / "program.py"
+    program.write_text(code, "utf-8")
+    done = run(
+        program,
+        OPENAI_API_KEY="none",
+        OPENAI_BASE_URL=primary.url,
+        LOCAL_URL=local.url.replace("127.0.0.1", "localhost"),
+        OPENAI_AGENTS_DISABLE_TRACING="1",
+        NO_PROXY="127.0.0.1,localhost",
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == f"hello from {local.name}\n"
+    models = [body["model"] for body in primary.bodies]
+    assert models == sorted({*models}, key=models.index)  # none twice

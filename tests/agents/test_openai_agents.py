@@ -27,29 +27,6 @@ if TYPE_CHECKING:
 SDK = FRAMEWORKS["openai-agents"]
 chain_of = partial(frameworks.chain_of, SDK)
 
-BOUND: dict[str, tuple[dict[str, Any], dict[str, Any], str]] = {
-    "previous response": ({"previous_response_id": "resp_1"}, {}, "previous_response_id names"),
-    "conversation": ({"conversation_id": "conv_1"}, {}, "conversation names"),
-    "hosted tool": ({}, {"tools": [agents.WebSearchTool()]}, "runs the tool web_search"),
-    "prompt": ({}, {"prompt": {"id": "pmpt_1"}}, "prompt names"),
-}
-
-
-@pytest.mark.parametrize("case", BOUND)
-async def test_what_is_bound_to_the_primary_goes_to_nobody_else(
-    primary: Provider, fallback: Provider, listener: Listener, case: str
-) -> None:
-    """The record says why, and the primary's own error comes out."""
-    run_options, agent_options, reason = BOUND[case]
-    primary.fail(503)
-    options: Any = {"observers": [listener], "attempts_per_target": 1}
-    chain = chain_of(primary, fallback, api="responses", **options)
-    agent = agents.Agent("a", model=chain, **agent_options)
-    with pytest.raises(FallbackExhausted):
-        await agents.Runner.run(agent, "hi", **run_options)
-    assert not fallback.requests
-    assert reason in listener.records[0].untried[0][1]
-
 
 def handing_over(request: SeenRequest) -> Reply:
     """Hand over to the expert behind some reasoning; the expert says a word."""
@@ -105,20 +82,6 @@ async def test_a_session_knows_who_wrote_what(primary: Provider, fallback: Provi
             outputs.append(result.final_output)
     assert outputs == ["hello", f"hello from {primary.name}"]
     assert primary.refused == []
-
-
-async def test_a_group_of_runs_is_a_session(
-    primary: Provider, fallback: Provider, providers: ProviderServer
-) -> None:
-    """Runs of one conversation have one `group_id`, where the SDK traces."""
-    agents.set_tracing_disabled(False)
-    agents.set_trace_processors([])
-    primary.fail(503, times=1)
-    agent = agents.Agent("a", model=chain_of(primary, fallback, reset="session"))
-    for group in ("chat-1", "chat-1", "chat-2"):
-        await agents.Runner.run(agent, "hi", run_config=agents.RunConfig(group_id=group))
-    first, second = primary.name, fallback.name
-    assert providers.order == [first, second, second, first]
 
 
 async def test_what_the_sdk_cannot_write_for_a_model_goes_to_the_next(

@@ -41,7 +41,7 @@ from pydantic_ai.providers.anthropic import AnthropicProvider
 from pydantic_ai.providers.google import GoogleProvider
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from honcho_fallback import Cooldown, FallbackExhausted
+from honcho_fallback import Cooldown
 from honcho_fallback_pydantic_ai import FallbackModel
 from tests.agents import frameworks
 from tests.agents.frameworks import FRAMEWORKS, LIMA, City, thermometer, thinking
@@ -263,21 +263,12 @@ async def test_a_cancelled_stream_is_no_failure(
     assert not fallback.requests
 
 
-@pytest.mark.parametrize("name", ["openai_previous_response_id", "openai_conversation_id"])
-async def test_what_the_primary_keeps_goes_to_nobody_else(
-    primary: Provider, fallback: Provider, listener: Listener, name: str
-) -> None:
-    """Others would answer without the conversation; ``"auto"`` sends them all of it."""
+async def test_auto_sends_others_the_whole_history(primary: Provider, fallback: Provider) -> None:
+    """So Pydantic AI finds out by itself what is kept, and who has it."""
     primary.fail(503)
-    options: Any = {"observers": [listener], "attempts_per_target": 1}
-    chain = chain_of(primary, fallback, api="responses", **options)
-    settings: Any = {name: "resp_1"}
-    with pytest.raises(FallbackExhausted):
-        await Agent(chain).run("hi", model_settings=settings)
-    assert not fallback.requests
-    assert name in listener.records[0].untried[0][1]
-    settings[name] = "auto"
-    assert (await Agent(chain).run("hi", model_settings=settings)).output
+    chain = chain_of(primary, fallback, api="responses")
+    answer = await SDK.run(chain, settings={"openai_previous_response_id": "auto"})
+    assert answer == f"hello from {fallback.name}"
 
 
 async def test_a_suspended_response_goes_on_where_it_is(listener: Listener) -> None:
@@ -365,8 +356,8 @@ async def test_the_sdks_own_retries_stay_where_they_are_asked_for(
     """``max_retries`` in the settings is the user's word."""
     primary.fail(500, times=1, headers={"retry-after-ms": "1"})
     chain = chain_of(primary, fallback)
-    result = await Agent(chain).run("hi", model_settings={"max_retries": 1})
-    assert result.output == f"hello from {primary.name}"
+    answer = await SDK.run(chain, settings={"max_retries": 1})
+    assert answer == f"hello from {primary.name}"
 
 
 @pytest.mark.parametrize("is_stream", [False, True], ids=["answer", "stream"])
