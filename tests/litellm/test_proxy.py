@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
+import copy
 import re
 import shutil
 import sys
 import tempfile
 import time
-import urllib.request
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -109,12 +108,10 @@ def start(config: Any, providers: ProviderServer, folder: Path, name: str) -> Pr
 
 def state_of(proxy: Proxy) -> str:
     """Read from the Proxy what its handler says of itself, once it says that it is done."""
-    headers = {"authorization": f"Bearer {KEY}"}
-    request = urllib.request.Request(f"{proxy.server.url}/active/callbacks", headers=headers)  # noqa: S310 # our own, on loopback
+    url, headers = f"{proxy.server.url}/active/callbacks", {"authorization": f"Bearer {KEY}"}
     until = time.monotonic() + 60.0
     while True:
-        with urllib.request.urlopen(request) as answer:  # noqa: S310 # our own, on loopback
-            callbacks = json.load(answer)["litellm.callbacks"]
+        callbacks = httpx.get(url, headers=headers, timeout=60).json()["litellm.callbacks"]
         state = next((one for one in callbacks if "Handler: " in one), "no handler")
         if "waits for the Router" not in state or time.monotonic() > until:
             return state
@@ -131,24 +128,13 @@ def example_config() -> Any:
 
 def sharing(config: Any, redis_port: int) -> Any:
     """Add a group of the same providers whose cooldowns go through Redis."""
-    cooling = [
-        {
-            **one,
-            "model_name": "cooling",
-            "model_info": {
-                **one["model_info"],
-                "id": f"cooling-{one['model_info']['id']}",
-                "cooldown_time": 60,
-            },
-        }
-        for one in config["model_list"]
-    ]
+    cooling = copy.deepcopy(config["model_list"])
+    for one in cooling:
+        one["model_name"], name = "cooling", f"cooling-{one['model_info']['id']}"
+        one["model_info"].update(id=name, cooldown_time=60)
     settings = {"redis_host": "127.0.0.1", "redis_port": redis_port}
-    return {
-        **config,
-        "model_list": [*config["model_list"], *cooling],
-        "router_settings": settings,
-    }
+    models = [*config["model_list"], *cooling]
+    return {**config, "model_list": models, "router_settings": settings}
 
 
 @pytest.fixture(scope="module")
