@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tests.helpers import wire
-from tests.helpers.litellm_runs import run_async
+from tests.helpers.litellm_runs import ask_in, text_of
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules, GoogleRules, ResponsesRules
 
@@ -150,13 +150,7 @@ def test_a_chat_goes_on_at_another_provider_and_comes_back(
     router, _ = bench.managed(models=models)
 
     def ask(history: list[Any]) -> Any:
-        options: Json = {"model": "deriver", "messages": history, "tools": [CHAT_TOOL]}
-        answer: Any = (
-            router.completion(**options)
-            if asks == "sync"
-            else run_async(router.acompletion(**options))
-        )
-        return answer.choices[0].message
+        return ask_in(asks, router, messages=history, tools=[CHAT_TOOL]).choices[0].message
 
     primary, fallback = servers
     goes_there_and_back(primary, fallback, ask, lambda message: [message, *results_of(message)])
@@ -166,13 +160,10 @@ def goes_on_at_the_fallback(bench: Bench, primary: Provider, models: list[Json])
     """Have the primary call both tools and then be down for their results."""
     router, _ = bench.managed(models=models)
     history: list[Any] = [QUESTION]
-    options: Json = {"model": "deriver", "messages": history, "tools": [CHAT_TOOL]}
-    answer: Any = router.completion(**options)
-    history.append(answer.choices[0].message)
-    history += results_of(history[-1])
+    message = ask_in("sync", router, messages=history, tools=[CHAT_TOOL]).choices[0].message
+    history += [message, *results_of(message)]
     primary.fail(503, times=1)
-    answer = router.completion(**options)
-    assert answer.choices[0].message.content == "In Lima."
+    assert text_of(ask_in("sync", router, messages=history, tools=[CHAT_TOOL])) == "In Lima."
 
 
 @pytest.mark.parametrize("message", ["hello", None])
@@ -249,8 +240,7 @@ def test_a_history_of_responses_goes_on_at_another_provider_and_comes_back(
     options: Json = {"tools": [tool], "reasoning": {"effort": "low"}, "max_output_tokens": 2048}
 
     def ask(history: list[Any]) -> Any:
-        asked = router.aresponses(model="deriver", input=history, **options)
-        return run_async(asked).output
+        return ask_in("async", router, "responses", input=history, **options).output
 
     def answered(output: Any) -> list[Any]:
         calls = [item.call_id for item in output if item.type == "function_call"]
@@ -276,12 +266,13 @@ def test_a_history_of_messages_goes_on_at_another_provider_and_comes_back(bench:
     fallback, second = member(bench, 1, "openai/gpt-5.5", ResponsesRules(), responses_calls())
     router, _ = bench.managed(models=[first, second])
     tool = {"name": "thermometer", "input_schema": SCHEMA}
+    thinking = {"type": "enabled", "budget_tokens": 1024}
+    options: Json = {"max_tokens": 2048, "tools": [tool], "thinking": thinking}
 
     def ask(history: list[Any]) -> Any:
-        thinking = {"type": "enabled", "budget_tokens": 1024}
-        options: Json = {"model": "deriver", "max_tokens": 2048, "tools": [tool]}
-        asked = router.aanthropic_messages(messages=history, thinking=thinking, **options)
-        return run_async(asked)["content"]
+        return ask_in("async", router, "anthropic_messages", messages=history, **options)[
+            "content"
+        ]
 
     def answered(content: list[Json]) -> list[Json]:
         calls = [block["id"] for block in content if block["type"] == "tool_use"]

@@ -6,10 +6,10 @@ import threading
 from collections import Counter
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, as_completed, wait
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import islice, pairwise
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Self
+from typing import TYPE_CHECKING, NamedTuple
 
 import httpx
 import pytest
@@ -69,52 +69,6 @@ class Answer(NamedTuple):
             assert self.answered_by == "backup"
 
 
-class Clients:
-    """Ask the Proxy, so many at once; each request on its own connection, so to any worker."""
-
-    def __init__(self, url: str) -> None:
-        self.answers: list[Answer] = []
-        self._pool = ThreadPoolExecutor(AT_ONCE)
-        self._client = httpx.Client(
-            base_url=url,
-            headers={"authorization": f"Bearer {KEY}"},
-            timeout=60,
-            limits=httpx.Limits(max_keepalive_connections=0),
-            trust_env=False,
-        )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._pool.shutdown(cancel_futures=True)
-        self._client.close()
-
-    def send(self, requests: int) -> list[Future[Answer]]:
-        """Begin to ask."""
-        return [self._pool.submit(self._ask) for _ in range(requests)]
-
-    def receive(self, pending: list[Future[Answer]]) -> list[Answer]:
-        """Wait for the answers, and check each."""
-        answers = [each.result() for each in pending]
-        for answer in answers:
-            answer.check()
-        self.answers += answers
-        return answers
-
-    def scrape(self) -> str:
-        return self._client.get("/metrics/").raise_for_status().text
-
-    def _ask(self) -> Answer:
-        messages = [{"role": "user", "content": "hello"}]
-        body = {"model": "deriver", "messages": messages}
-        response = self._client.post("/chat/completions", json=body)
-        text = response.text
-        if response.status_code == 200:
-            text = response.json()["choices"][0]["message"]["content"]
-        return Answer(response.status_code, text, response.headers)
-
-
 class Patient(threading.Event):
     """An event for which a provider waits longer than it otherwise would."""
 
@@ -129,17 +83,19 @@ def asked(provider: Provider) -> list[SeenRequest]:
 
 @dataclass
 class Outage:
-    """Send the clients through its phases, one after the other.
+    """Send clients through its phases, so many at once; each request may go to any worker.
 
     Attributes:
         unwarned: Failures of a primary that was not known to be down, up to the last look.
     """
 
-    clients: Clients
+    client: httpx.Client
+    pool: ThreadPoolExecutor
     primary: Provider
     backup: Provider
     records: Path
     log: Path
+    answers: list[Answer] = field(default_factory=list[Answer])
     unwarned: int = 0
 
     def nothing_is_wrong(self) -> None:
@@ -165,7 +121,7 @@ class Outage:
         pending = self._under_way(200)
         redis.kill()
         redis.wait()
-        assert {answer.answered_by for answer in self.clients.receive(pending)} == {"backup"}
+        assert {answer.answered_by for answer in self._receive(pending)} == {"backup"}
         assert self._new_unwarned() == 0
         assert self._complaints() >= 1
 
@@ -173,7 +129,7 @@ class Outage:
         """It knows nothing: the calls under way may find out once more, and no others."""
         pending = self._under_way(100)
         stack.enter_context(redis)
-        self.clients.receive(pending)
+        self._receive(pending)
         # A worker looks for Redis with the first call after a pause of a second.
         while self._lines("the cooldown in Redis is shared again") < self._complaints():
             assert self._answering(AT_ONCE) == {"backup"}
@@ -199,21 +155,21 @@ class Outage:
         pending: list[Future[Answer]] = []
         try:
             while not probed.is_set():
-                self.clients.receive([one for one in pending if one.done()])
+                self._receive([one for one in pending if one.done()])
                 pending = [one for one in pending if not one.done()]
-                pending += self.clients.send(AT_ONCE - len(pending))
+                pending += self._send(AT_ONCE - len(pending))
                 wait(pending, return_when=FIRST_COMPLETED)
             assert self._answering(100) == {"backup"}
             assert len(probes) <= 1 + self._complaints() - returns
         finally:
             release.set()
-        answering = Counter(answer.answered_by for answer in self.clients.receive(pending))
+        answering = Counter(answer.answered_by for answer in self._receive(pending))
         assert answering["primary"] == len(probes)
-        assert self._answering(max(100, REQUESTS - len(self.clients.answers))) == {"primary"}
+        assert self._answering(max(100, REQUESTS - len(self.answers))) == {"primary"}
 
     def the_books_agree(self) -> None:
         """Headers, providers, records and Prometheus's figures tell the same, to the request."""
-        answers, records = self.clients.answers, self._calls()
+        answers, records = self.answers, self._calls()
         assert len(answers) >= REQUESTS
         providers = Counter({each.name: len(asked(each)) for each in (self.primary, self.backup)})
         assert sum(answer.attempts for answer in answers) == providers.total()
@@ -226,7 +182,7 @@ class Outage:
 
         attempts = [attempt for call in calls.values() for attempt in call.attempts]
         assert Counter(attempt.target for attempt in attempts) == providers
-        figures = prometheus_figures(self.clients.scrape())
+        figures = prometheus_figures(self.client.get("/metrics/").raise_for_status().text)
         counted = Counter(
             (each.target, str(each.kind or "answered"), each.billed) for each in attempts
         )
@@ -240,13 +196,33 @@ class Outage:
             assert figures["probes", "primary", str(kind)] == number
         assert figures["cooldown_until_timestamp", "primary"] == 0
 
+    def _send(self, requests: int) -> list[Future[Answer]]:
+        """Begin to ask."""
+        return [self.pool.submit(self._ask) for _ in range(requests)]
+
+    def _receive(self, pending: list[Future[Answer]]) -> list[Answer]:
+        """Wait for the answers, and check each."""
+        answers = [each.result() for each in pending]
+        for answer in answers:
+            answer.check()
+        self.answers += answers
+        return answers
+
+    def _ask(self) -> Answer:
+        messages = [{"role": "user", "content": "hello"}]
+        body = {"model": "deriver", "messages": messages}
+        response = self.client.post("/chat/completions", json=body)
+        text = response.text
+        if response.status_code == 200:
+            text = response.json()["choices"][0]["message"]["content"]
+        return Answer(response.status_code, text, response.headers)
+
     def _answering(self, requests: int) -> set[str]:
-        pending = self.clients.send(requests)
-        return {answer.answered_by for answer in self.clients.receive(pending)}
+        return {answer.answered_by for answer in self._receive(self._send(requests))}
 
     def _under_way(self, requests: int) -> list[Future[Answer]]:
         """Return requests of which some are answered, and as many as possible are not."""
-        pending = self.clients.send(requests)
+        pending = self._send(requests)
         assert len([*islice(as_completed(pending), AT_ONCE)]) == AT_ONCE
         return pending
 
@@ -289,8 +265,15 @@ def test_two_workers_lose_no_request_while_the_primary_and_redis_die_and_come_ba
         proxy = start_proxy(CONFIG, providers, log, environ, workers=2)
         stack.callback(stop_proxies, proxy)
         wait_for_proxy(proxy)
-        clients = stack.enter_context(Clients(proxy.url))
-        outage = Outage(clients, providers["primary"], providers["backup"], records, log)
+        key = {"authorization": f"Bearer {KEY}"}
+        each_its_own = httpx.Limits(max_keepalive_connections=0)
+        client = httpx.Client(
+            base_url=proxy.url, headers=key, timeout=60, limits=each_its_own, trust_env=False
+        )
+        pool = ThreadPoolExecutor(AT_ONCE)
+        stack.enter_context(client)
+        stack.callback(pool.shutdown, cancel_futures=True)
+        outage = Outage(client, pool, providers["primary"], providers["backup"], records, log)
         outage.nothing_is_wrong()
         outage.the_primary_dies()
         outage.redis_dies(redis)
