@@ -85,7 +85,10 @@ class RouterCall:
 
     def names_a_chain(self) -> bool:
         """Tell whether a list names a chain, or must be walked here since LiteLLM asks anybody."""
-        named = (named_in(name, self.router, self.request) or () for name in NO_LISTS)
+        request, metadata = self.request, self.request.get(self.bucket)
+        if isinstance(metadata, dict):  # LiteLLM has left another group there, if it comes back
+            request = {**request, self.bucket: {**metadata, "model_group": request["model"]}}
+        named = (named_in(name, self.router, request) or () for name in NO_LISTS)
         return bool(self.required) or any(map(self._is_chain, joined.from_iterable(named)))
 
     def _is_chain(self, target: Any) -> bool:
