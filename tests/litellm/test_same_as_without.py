@@ -370,25 +370,18 @@ class Notes(CustomLogger):
         super().__init__()
         self.events: list[tuple[Any, ...]] = []
 
-    def _note(self, event: str, options: dict[str, Any]) -> None:
-        metadata = options["litellm_params"]["metadata"]
-        payload = options["standard_logging_object"]
+    def log_success_event(self, kwargs: Any, *_: Any, **__: Any) -> None:
+        metadata = kwargs["litellm_params"]["metadata"]
+        payload = kwargs["standard_logging_object"]
         known = (payload["status"], payload["model_group"], payload["model_id"])
         failed = len(metadata.get("previous_models") or ())
-        cost = round(options.get("response_cost") or 0, 8)
-        self.events.append((event, *known, metadata["mine"], failed, cost))
-
-    def log_success_event(self, kwargs: Any, *_: Any, **__: Any) -> None:
-        self._note("success", kwargs)
-
-    def log_failure_event(self, kwargs: Any, *_: Any, **__: Any) -> None:
-        self._note("failure", kwargs)
+        cost = round(kwargs.get("response_cost") or 0, 8)
+        self.events.append((*known, metadata["mine"], failed, cost))
 
     async def async_log_success_event(self, kwargs: Any, *_: Any, **__: Any) -> None:
-        self._note("success", kwargs)
+        self.log_success_event(kwargs)
 
-    async def async_log_failure_event(self, kwargs: Any, *_: Any, **__: Any) -> None:
-        self._note("failure", kwargs)
+    log_failure_event, async_log_failure_event = log_success_event, async_log_success_event
 
 
 # With the number of events.
