@@ -32,7 +32,6 @@ from honcho_fallback import (
 from honcho_fallback.providers import route_in
 from honcho_fallback_langchain._callbacks import (
     AS_AROUND,
-    NOT_DETACHED,
     Gate,
     detach_langfuse,
     show_tokens,
@@ -68,6 +67,7 @@ if TYPE_CHECKING:
     from langchain_core.runnables import Runnable, RunnableConfig
 
     from honcho_fallback import Attempt, FallbackRun
+    from honcho_fallback_langchain._callbacks import Detached
     from honcho_fallback_langchain._candidates import Chain
     from honcho_fallback_langchain._options import Partial
 
@@ -129,12 +129,12 @@ class Call(ABC):
     run: FallbackRun
     # What most calls never have stands on the class.
     required: frozenset[str] = frozenset()  # labels of whom it may ask
-    detached = NOT_DETACHED
+    detached: Detached | None = None  # from the handlers of its config
     gate: Gate | None = None  # of the attempt at hand
     error: BaseException | None = None  # that failed what is behind it
     failed: list[dict[str, Any]] | None = None  # the attempts before it, once needed
     manager: Any = None  # of a run of this call's own, where somebody listens
-    is_heard = True  # whether anybody may listen
+    is_heard = False  # whether somebody may listen where it has none
     wants_content = False
     shows_tokens: bool | None = None  # to somebody, once it is known
     reads = True  # what a candidate makes of its answer: who cannot read one raises about it
@@ -183,7 +183,7 @@ class Call(ABC):
         configurable = config.get("configurable") or {}
         session = next(filter(None, map(configurable.get, _SESSIONS)), None)
         session = session if session is None else str(session)
-        with self.detached.parented() if self.detached.stand_in else AS_AROUND:
+        with self.detached.parented() if self.detached else AS_AROUND:
             self.run = policy.start(turn=turn, session=session, metadata=metadata, unfit=unfit)
         if self.wants_content:
             self.run.report(input=call_input)
@@ -278,7 +278,8 @@ class Call(ABC):
         if callbacks is not config.get("callbacks"):
             config = cast("RunnableConfig", {**config, "callbacks": callbacks})
         description: dict[str, Any] = {}
-        if self.is_heard and (attempt.number > 1 or self.partial == "replace" or self.required):
+        is_heard = self.is_heard or own is not None
+        if is_heard and (attempt.number > 1 or self.partial == "replace" or self.required):
             failed = self.failed_before(attempt)
             description = attempt_metadata(attempt, self.chain.targets[0], failed)
             if own is not None:  # the run under its own says which attempt it is
@@ -336,7 +337,6 @@ class ChainCall(Call):
         self.run_name = self.config.pop("run_name", None)
         self.run_id = self.config.pop("run_id", None)
         self.handed_out: list[Any] = []  # of that attempt; without a run the last alone
-        self.is_heard = False
 
     def __enter__(self) -> Self:
         self.manager = self.begin(CallbackManager)
@@ -384,8 +384,7 @@ class ChainCall(Call):
             manager.add_handler(handler, inherit=True)
         manager, self.detached = detach_langfuse(manager, self.policy)
         config["callbacks"] = manager
-        self.is_heard = bool(manager.handlers)
-        if not self.is_heard:  # a run that nobody hears of need not be opened at all
+        if not manager.handlers:  # a run that nobody hears of need not be opened at all
             return None
         name = self.run_name or self.runnable.get_name()
         return manager.on_chain_start(None, self.messages, name=name, run_id=self.run_id)

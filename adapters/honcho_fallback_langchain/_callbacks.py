@@ -63,32 +63,28 @@ class LangfuseStandIn(Protocol):
 class Detached(NamedTuple):
     """Hold the handlers that were taken out of a call's config, and whose run it belongs to."""
 
-    handlers: tuple[object, ...] = ()
-    parent_run_id: object = None
-    stand_in: LangfuseStandIn | None = None
+    handlers: list[BaseCallbackHandler]
+    parent_run_id: object
+    stand_in: LangfuseStandIn
 
     def parented(self) -> AbstractContextManager[None]:
-        stand_in, handlers = self.stand_in, [*self.handlers]
-        return stand_in.in_place_of(handlers, self.parent_run_id) if stand_in else AS_AROUND
-
-
-NOT_DETACHED = Detached()
+        return self.stand_in.in_place_of(self.handlers, self.parent_run_id)
 
 
 def detach_langfuse(
     callbacks: BaseCallbackManager, policy: FallbackPolicy
-) -> tuple[Any, Detached]:
+) -> tuple[Any, Detached | None]:
     """Return callbacks without Langfuse's handlers, and those, if an observer replaces them."""
     langfuse = [one for one in callbacks.handlers if _is_langfuse(type(one))]
     if not langfuse:  # as mostly; only otherwise are the observers looked through
-        return callbacks, NOT_DETACHED
+        return callbacks, None
     for one in policy.observers:
         if isinstance(one, LangfuseStandIn) and one.replaces_langfuse_callbacks:
             manager = callbacks.copy()
             for handler in langfuse:
                 manager.remove_handler(handler)
-            return manager, Detached(tuple(langfuse), manager.parent_run_id, one)
-    return callbacks, NOT_DETACHED
+            return manager, Detached(langfuse, manager.parent_run_id, one)
+    return callbacks, None
 
 
 def _is_langfuse(kind: type) -> bool:

@@ -114,11 +114,10 @@ def for_provider(given: Any, reader: Reader) -> Any:
     What users and tools send is left as it is: LangChain's integrations translate its standard
     blocks, and a provider refuses what it cannot take; then the next one is asked.
     """
-    messages = given.to_messages() if isinstance(given, PromptValue) else given
-    if not isinstance(messages, list) or all(map(_is_plain, messages)):
-        return messages
-    messages = convert_to_messages(messages)
-    ids = reader.writes.call_ids()
+    given = given.to_messages() if isinstance(given, PromptValue) else given
+    if not is_list(given) or all(map(_is_plain, given)):
+        return given
+    messages, ids = convert_to_messages(given), reader.writes.call_ids()
     converted: list[BaseMessage] = []
     for message in messages:
         copy = _with(message, _changes(message, reader))
@@ -148,8 +147,7 @@ def as_it_thinks(
     mode = thinking.get("type") if isinstance(thinking, Mapping) else None
     if mode == "adaptive":
         return given, settings
-    messages = given.to_messages() if isinstance(given, PromptValue) else given
-    messages = convert_to_messages(messages) if is_list(messages) else []
+    messages = convert_to_messages(given) if is_list(given) else []
     keep_of: str | None = reader.target.model
     if mode == "enabled":
         if can_think([_outline(one) for one in messages], made_by="openai"):
@@ -244,9 +242,7 @@ def _is_plain(message: Any) -> bool:
 def _changes(message: BaseMessage, reader: Reader) -> dict[str, Any]:
     if isinstance(message, AIMessage) and _is_foreign(message, reader):
         return _shared_by_all(message)
-    if not is_list(message.content):
-        return {}
-    return _changed(message, {"content": reader.unmarked(message.content)})
+    return {"content": reader.unmarked(message.content)} if is_list(message.content) else {}
 
 
 # What AI wrote.
@@ -266,7 +262,7 @@ def _is_foreign(message: AIMessage, reader: Reader) -> bool:
     readers = (reader.provider, reader.writes)
     if reader.is_primarys and not any(provider.is_known for provider in readers):
         return False
-    types = (str(block.get("type")) for block in _dicts(_blocks(message)))
+    types = (str(block.get("type")) for block in filter(is_block, _blocks(message)))
     return not all(any(one.may_have_written(kind) for one in readers) for kind in types)
 
 
@@ -283,7 +279,7 @@ def _shared_by_all(message: AIMessage) -> dict[str, Any]:
     given = message.response_metadata
     is_kept = str(given.get("id")).startswith(_SERVER_IDS)
     fields: dict[str, Any] = {"response_metadata": _without(given, "id") if is_kept else given}
-    if is_list(text) and not all(map(_is_plain_text, _blocks(message))):
+    if is_list(text) and not all(map(_is_plain_text, text)):
         text = _text_in(message)
         fields["response_metadata"] = _without(fields["response_metadata"], "output_version")
     extra = message.additional_kwargs
@@ -294,12 +290,16 @@ def _shared_by_all(message: AIMessage) -> dict[str, Any]:
         fields["id"] = None
     if isinstance(text, str) and not text.strip():
         text = ""  # some refuse blank text; none at all is no text block
-    return _changed(message, {**fields, "content": text})
+    return {**fields, "content": text}
 
 
 def _text_in(message: AIMessage) -> str:
     content = cast("Block | list[Block]", message.content)
-    return content if isinstance(content, str) else "".join(map(_text_of, _blocks(message)))
+    texts = (
+        one if isinstance(one, str) else one.get(_TEXT_IN.get(str(one.get("type")), ""))
+        for one in ([content] if isinstance(content, str) else content)
+    )
+    return "".join(str(text) for text in texts if text)
 
 
 def _without(entries: Mapping[str, Any], *names: str) -> dict[str, Any]:
@@ -312,36 +312,34 @@ def _is_plain_text(block: Block) -> bool:
     )
 
 
-def _text_of(block: Block) -> str:
-    if isinstance(block, str):
-        return block
-    return str(block.get(_TEXT_IN.get(str(block.get("type")), "")) or "")
-
-
 # Tool-call ids: valid for the reader, and distinct over the whole history.
 
 
 def _valid_ids(message: BaseMessage, ids: CallIds, reader: Reader) -> dict[str, Any]:
-    """Return what has to change for a message's calls or results to have ids that are taken.
+    """Return what of a message names its calls, or their results, with ids that are taken."""
+    if isinstance(message, AIMessage):
+        return _valid_calls(message, ids, reader)
+    if not isinstance(message, ToolMessage):
+        return {"content": _results_renamed(message.content, ids.of_result)}
+    # A block of a tool's message is the same result; one of another call is left alone.
+    own_id = {message.tool_call_id: ids.of_result(message.tool_call_id)}
+    content = _results_renamed(message.content, lambda call_id: own_id.get(call_id, call_id))
+    return {"tool_call_id": own_id[message.tool_call_id], "content": content}
 
-    An answer with a new id keeps its text and its calls: its blocks name the old one.
-    """
-    if not isinstance(message, AIMessage):
-        fields: dict[str, Any] = {}
-        rename: Callable[[str], str] = ids.of_result
-        if isinstance(message, ToolMessage):
-            fields["tool_call_id"] = ids.of_result(message.tool_call_id)
-            # A block of a tool's message is the same result; one of another call is left alone.
-            own_id = {message.tool_call_id: fields["tool_call_id"]}
-            rename = lambda call_id: own_id.get(call_id, call_id)  # noqa: E731 # in place of the other
-        if is_list(message.content):
-            fields["content"] = [
-                {**one, "tool_use_id": rename(one["tool_use_id"])}
-                if is_block(one) and "tool_use_id" in one
-                else one
-                for one in _blocks(message)
-            ]
-        return _changed(message, fields)
+
+def _results_renamed(content: Any, rename: Callable[[str], str]) -> Any:
+    if not is_list(content):
+        return content
+    return [
+        {**one, "tool_use_id": rename(one["tool_use_id"])}
+        if is_block(one) and "tool_use_id" in one
+        else one
+        for one in content
+    ]
+
+
+def _valid_calls(message: AIMessage, ids: CallIds, reader: Reader) -> dict[str, Any]:
+    # An answer with a new id keeps its text and its calls: its blocks name the old one.
     calls: dict[str, list[Any]] = {
         "tool_calls": message.tool_calls,
         "invalid_tool_calls": message.invalid_tool_calls,
@@ -360,21 +358,14 @@ def _valid_ids(message: BaseMessage, ids: CallIds, reader: Reader) -> dict[str, 
     return {"content": _text_in(message), **renamed}
 
 
-def _with(message: BaseMessage, changes: dict[str, Any]) -> BaseMessage:
+def _with(message: BaseMessage, fields: Mapping[str, Any]) -> BaseMessage:
+    changes = {name: one for name, one in fields.items() if one != getattr(message, name)}
     return message.model_copy(update=changes) if changes else message
-
-
-def _changed(message: BaseMessage, fields: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in fields.items() if value != getattr(message, name)}
 
 
 def _blocks(message: BaseMessage) -> list[Block]:
     content = cast("str | list[Block]", message.content)
     return content if isinstance(content, list) else []
-
-
-def _dicts(blocks: Iterable[Block]) -> Iterable[dict[str, Any]]:
-    return (block for block in blocks if isinstance(block, dict))
 
 
 _THOUGHTS: Final = frozenset({"reasoning", "redacted_thinking", "thinking"})

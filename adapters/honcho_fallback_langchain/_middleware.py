@@ -113,6 +113,7 @@ class AgentCall(Call):
     response: ModelResponse[Any]  # of the attempt that was answered last
     turn: Turn | None = None  # that the graph keeps
     is_named = False  # whether it does so for its name alone
+    is_heard = True
     reads = False  # an agent asks again itself
 
     def __init__(
@@ -138,7 +139,7 @@ class AgentCall(Call):
         callbacks: Any = around.get("callbacks")
         if getattr(callbacks, "handlers", None):
             callbacks, self.detached = detach_langfuse(callbacks, self.policy)
-        if self.detached.handlers:
+        if self.detached:
             self.config = cast("RunnableConfig", {**around, "callbacks": callbacks})
         system = [request.system_message] if request.system_message else []
         return self.start(turn, {"run_id": run_id}, [*system, *request.messages])

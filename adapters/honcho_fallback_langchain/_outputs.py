@@ -192,50 +192,43 @@ def unfit(why: str, raised: Exception | None = None) -> AnswerRejected:
     return AnswerRejected(failure, raised=raised)
 
 
-def _unread_because(error: Exception) -> str | None:
-    """Say why an error means an answer that cannot be read, or None where it does not."""
-    if isinstance(error, OutputParserException):
-        return "the answer could not be parsed"
-    if not isinstance(error, ValueError | IndexError | UnboundLocalError):
-        return None
-    step, *below = _step_of(error)
-    is_fit = False
-    if step.startswith(_MODELS):
-        if isinstance(error, IndexError):
-            return "the answer has no choices"
-        # What a model says itself is about what it was asked; what its SDK says, about the answer.
-        by_sdk = any(not name.startswith(_NO_SDKS) for name in below)
-        # An SDK's own class of ValueErrors (a certificate that is not accepted) speaks for itself.
-        is_plain = type(error).__module__ == "builtins" and any(map(_integrates, below))
-        is_fit = by_sdk and (isinstance(error, ValidationError) or is_plain)
-    elif not step:  # a function behind a parser that parsed nothing: LangChain trips over that
-        is_fit = isinstance(error, UnboundLocalError)
-    elif isinstance(error, ValueError):
-        # An integration's functions in a chain read what its model has answered.
-        is_fit = step.startswith("langchain_core.output_parsers.") or _integrates(step)
-    return "the answer does not fit its schema" if is_fit else None
-
-
 def raise_as_failure(error: Exception, *, reads: bool) -> None:
     """Raise what stands for an error about an answer, or about a request that was not sent.
 
     Nobody's code but an integration's may have raised it.
     """
-    why = _unread_because(error)
-    if why is not None:
-        if isinstance(error, IndexError):  # no choices are no answer, whoever reads it
-            raise unreadable(why) from error
-        if reads:
-            raise unfit(why, error) from error
-        return
     step, *below = _step_of(error)
-    is_models = step.startswith(_MODELS) and any(map(_integrates, below))
-    own = (_integrates(name) or name.partition(".")[0] in _ASKS_WITH for name in below)
+    is_models = step.startswith(_MODELS)
+    if is_models and isinstance(error, IndexError):  # no choices are no answer, whoever reads it
+        raise unreadable("the answer has no choices") from error
+    is_unparsed = isinstance(error, OutputParserException)
+    if is_unparsed or _is_misfit(error, step, below):
+        if reads:
+            why = "could not be parsed" if is_unparsed else "does not fit its schema"
+            raise unfit(f"the answer {why}", error) from error
+        return
     is_plain = type(error).__module__ == "builtins" or isinstance(error, ValidationError)
-    if is_models and is_plain and all(own) and classify(error, only_models=True).kind == "local":
+    is_own = is_models and any(map(_integrates, below)) and all(map(_is_own, below))
+    if is_own and is_plain and classify(error, only_models=True).kind == "local":
         why, name = "its integration does not take the request", type(error).__name__
         failure = Failure.of(FailureKind.UNSUPPORTED, reason=why, error=name, reached="no")
         raise AnswerRejected(failure, raised=error) from error
+
+
+def _is_misfit(error: Exception, step: str, below: list[str]) -> bool:
+    """Tell whether an error means that an answer is not of the form that was asked for."""
+    if not step:  # a function behind a parser that parsed nothing: LangChain trips over that
+        return isinstance(error, UnboundLocalError)
+    if step.startswith(_MODELS):
+        # What a model says itself is about what it was asked; what its SDK says, about the answer.
+        by_sdk = any(not name.startswith(_NO_SDKS) for name in below)
+        # An SDK's own class of ValueErrors (a certificate that is not accepted) speaks for itself.
+        is_plain = type(error).__module__ == "builtins" and any(map(_integrates, below))
+        kinds = (ValueError, UnboundLocalError) if is_plain else ValidationError
+        return by_sdk and isinstance(error, kinds)
+    # An integration's functions in a chain read what its model has answered.
+    reads = step.startswith("langchain_core.output_parsers.") or _integrates(step)
+    return reads and isinstance(error, ValueError)
 
 
 def _step_of(error: Exception) -> list[str]:
@@ -252,3 +245,7 @@ def _step_of(error: Exception) -> list[str]:
 
 def _integrates(module: str) -> bool:
     return module.startswith("langchain_") and not module.startswith("langchain_core.")
+
+
+def _is_own(module: str) -> bool:
+    return _integrates(module) or module.partition(".")[0] in _ASKS_WITH
