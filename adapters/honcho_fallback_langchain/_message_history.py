@@ -42,19 +42,14 @@ class Reader(NamedTuple):
     target: Target  # who is asked
     chain: Sequence[Target]  # the primary first
     provider: Provider
-    format: str  # that its integration writes: a family, too, or RESPONSES
+    writes: Provider  # whose format its integration writes, or RESPONSES
     is_primarys: bool  # whether the caller wrote for this provider
 
     @classmethod
     def of(cls, target: Target, chain: Sequence[Target]) -> Reader:
         provider = Provider.named(target.provider or "")
-        writes = _format_of(target) or provider.family
+        writes = Provider.named(_format_of(target) or provider.family)
         return cls(target, chain, provider, writes, _is_same_provider(target, chain[0]))
-
-    @property
-    def writes(self) -> Provider:
-        """Return the provider whose format its integration writes."""
-        return Provider.named(self.format)
 
     def may_read(self, writer: str, author: str | None) -> bool:
         """Tell whether an answer may come back whole, by the format and the target it names."""
@@ -141,7 +136,7 @@ def as_it_thinks(
         reader: Who is asked.
         settings: Of the call; ``thinking`` is None afterwards where it has to be switched off.
     """
-    if reader.format != "anthropic":
+    if reader.writes.family != "anthropic":
         return given, settings
     thinking = settings.get("thinking") or reader.target.params.get("thinking")
     mode = thinking.get("type") if isinstance(thinking, Mapping) else None
@@ -217,7 +212,7 @@ def _choice_for(reader: Reader, choice: Any, left_out: Sequence[dict[str, Any]])
         chosen = choice.get("function", choice).get("name") if is_named else kind
     if any(chosen in (tool.get("name"), tool.get("type")) for tool in left_out):
         return None
-    is_claude = reader.format == "anthropic"
+    is_claude = reader.writes.family == "anthropic"
     if kind is not None and (kind not in _CHOICES or (is_claude and kind != "function")):
         return choice  # its own form; that of a tool that a provider runs has no other
     if chosen == "none" and is_claude:

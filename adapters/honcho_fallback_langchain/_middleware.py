@@ -125,7 +125,6 @@ class AgentCall(Call):
     ) -> None:
         super().__init__(chain, request.messages, request.model_settings, None)
         self.named_turn = self.configure(self.config)
-        self.around = self.config  # the agent's
         self.request = request
         self.handler = handler
         self.turns = turns
@@ -133,14 +132,14 @@ class AgentCall(Call):
         self.kept: dict[str, Any] = state.get(TURN) or {}
 
     def open(self) -> FallbackRun:
-        around, request = self.around, self.request
+        request = self.request
         turn = self.named_turn or self._turn_around()
         run_id = getattr(getattr(request.runtime, "execution_info", None), "run_id", None)
-        callbacks: Any = around.get("callbacks")
+        callbacks: Any = self.config.get("callbacks")
         if getattr(callbacks, "handlers", None):
             callbacks, self.detached = detach_langfuse(callbacks, self.policy)
         if self.detached:
-            self.config = cast("RunnableConfig", {**around, "callbacks": callbacks})
+            self.config = cast("RunnableConfig", {**self.config, "callbacks": callbacks})
         system = [request.system_message] if request.system_message else []
         return self.start(turn, {"run_id": run_id}, [*system, *request.messages])
 
@@ -216,7 +215,7 @@ class AgentCall(Call):
 
     def bounded(self, attempt: Attempt, callbacks: Any) -> Any:
         # A middleware inside may ask another model.
-        boundary: Any = {"callbacks": [Boundary(self.required, self.around, attempt)]}
+        boundary: Any = {"callbacks": [Boundary(self.required, self.config, attempt)]}
         return merge_configs({"callbacks": callbacks}, boundary).get("callbacks")
 
     def send(self, request: Request, _verb: str, /) -> Any:

@@ -6,13 +6,12 @@ from typing import Any
 
 from honcho_fallback import Target
 from honcho_fallback.providers import Provider
-from honcho_fallback_langchain._message_history import RESPONSES, Reader, for_provider
+from honcho_fallback_langchain._message_history import Reader, for_provider
 
 
 def fallback_at(provider: str, *chain: Target) -> Reader:
     known = Provider.named(provider)
-    wire = provider if provider == RESPONSES else known.family
-    return Reader(Target("model", known.family), chain, known, wire, is_primarys=False)
+    return Reader(Target("model", known.family), chain, known, known, is_primarys=False)
 
 
 def sent_to(provider: str, history: list[Any]) -> list[Any]:
