@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import inspect
 import logging
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Self
@@ -15,7 +16,7 @@ from honcho_fallback._values.errors import FallbackConfigError, nearest, require
 from honcho_fallback.redaction import redact
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping
+    from collections.abc import Iterator, Mapping
 
     from honcho_fallback._core.runtime import Runtime
     from honcho_fallback._core.target import Target
@@ -271,11 +272,8 @@ def check_observers(observers: Any) -> tuple[FallbackObserver, ...]:
         FallbackConfigError: One has none of them, or an async one, or it is a single one.
     """
     fix = "pass a list of objects of subclasses of FallbackObserver, or with some of its hooks"
-    try:
-        checked: tuple[Any, ...] = tuple(observers)
-    except TypeError:
-        problem = f"got a {type(observers).__name__}"
-        raise FallbackConfigError.about("observers", problem, fix) from None
+    require_type("observers", observers, Iterable, fix)
+    checked: tuple[Any, ...] = tuple(observers)
     for observer in checked:
         if isinstance(observer, type):
             problem = f"got the class {observer.__name__}"

@@ -73,9 +73,8 @@ class ResolvedPolicy:
         self.unfit_after_refusal = self._unlabelled("refusal_require", config.refusal_require)
         # Only such a call looks at more than its own attempts before it asks.
         limits = (config.cooldown, config.deadline, config.retry_budget, config.transport_recovery)
-        self.has_call_limits = any(option is not None for option in limits) or any(
-            target.credential is not None for target in chain
-        )
+        credentials = (target.credential for target in chain)
+        self.has_call_limits = any(one is not None for one in (*limits, *credentials))
         if config.refine is not None:
             _failures()  # made here and now: an outage is no time for it
         self.classifier = classifier
