@@ -68,7 +68,6 @@ class ResolvedPolicy:
         self.max_attempts = config.max_attempts or attempts
         self.turn_scoped = config.reset != "iteration"
         self.grouped = config.on_exhausted == "group" and len(chain) > 1
-        self.usable_targets = 1 if config.must_not_degrade else len(chain)
         self.unfit = self._unlabelled("require", config.require)
         self.unfit_after_refusal = self._unlabelled("refusal_require", config.refusal_require)
         # Only such a call looks at more than its own attempts before it asks.
@@ -83,12 +82,13 @@ class ResolvedPolicy:
         )
 
     def _unlabelled(self, option: str, labels: frozenset[str]) -> Mapping[int, str]:
-        """Say by position who lacks which label that an option wants; somebody has to be left."""
-        unfit = {
-            position: f"it lacks the label {missing[0]!r}"
-            for position, target in enumerate(self.chain)
-            if (missing := sorted(labels - target.labels))
-        }
+        """Say by position who lacks a label or would degrade the call; somebody has to be left."""
+        unfit = dict[int, str]()
+        for position, target in enumerate(self.chain):
+            if missing := sorted(labels - target.labels):
+                unfit[position] = f"it lacks the label {missing[0]!r}"
+            elif position and self.config.must_not_degrade:
+                unfit[position] = "the call must not degrade"
         reasons = self.nobody_fits(unfit)
         if reasons is not None:
             fix = "add a target that has it, or give it to one with Target(labels={...})"
@@ -131,10 +131,9 @@ class ResolvedPolicy:
 
     def nobody_fits(self, unfit: Mapping[int, str]) -> str | None:
         """Say of the targets that a call may ask why none of them fits; None where one does."""
-        usable = range(self.usable_targets)
-        if any(position not in unfit for position in usable):
+        if len(unfit) < len(self.chain):
             return None
-        return "; ".join(f"{self.names[position]}: {unfit[position]}" for position in usable)
+        return "; ".join(f"{name}: {unfit[n]}" for n, name in enumerate(self.names))
 
 
 # What reads a failure that is written by hand: its kind may be a word.

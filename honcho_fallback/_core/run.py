@@ -625,7 +625,7 @@ class FallbackRun:
         call = self._call
         call.ended = now = self._now(now)
         if outcome == "exhausted" and call.limit != "replay":
-            self._is_in_time(call.policy.usable_targets - 1, now)
+            self._is_in_time(len(call.policy.chain) - 1, now)
         call.outcome = outcome
         call.errors = ()
         if outcome == "success" and call.turn is not None and call.turn.place is not None:

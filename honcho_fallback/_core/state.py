@@ -106,11 +106,11 @@ class CallState:
         self.began = self.started
         self.shared = self.clients = self.cooling = _NOTHING
         policy = self.policy
-        usable, deadline = policy.usable_targets, policy.config.deadline
-        self.first = 0 if self.turn is None or usable == 1 else self.turn.position
-        self.order = range(usable)
+        length, deadline = len(policy.chain), policy.config.deadline
+        self.first = 0 if self.turn is None else self.turn.position
+        self.order = range(length)
         if self.first or self.unfit:
-            order = (*range(self.first, usable), *range(self.first))
+            order = (*range(self.first, length), *range(self.first))
             self.order = [position for position in order if position not in self.unfit]
         self.remaining = self.order
         self.deadline_at = inf if deadline is None else self.started + deadline
@@ -200,7 +200,7 @@ class CallState:
             case None:
                 return None
 
-    def _why_untried(self, position: int) -> str:  # noqa: PLR0911 # one per reason
+    def _why_untried(self, position: int) -> str:
         """Say why a target was never asked."""
         if position in self.unfit:
             return self.unfit[position]
@@ -210,8 +210,6 @@ class CallState:
         has_answer = self.outcome == "success"
         if position in self.shared and not (has_answer and position > self.attempt.position):
             return self.shared[position]
-        if position >= self.policy.usable_targets:
-            return "the call must not degrade"
         if position < self.first:
             place = self.turn and self.turn.place
             return _KEPT_WARM if place and position < place.position else _LEFT
