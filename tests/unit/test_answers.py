@@ -398,36 +398,12 @@ class Array:
         raise ValueError("the truth of an array is ambiguous")
 
 
+ODD = [(b"", False), (b"a", True), ((), False), (Own(), True), (object(), True), (Array(), True)]
+
+
 @pytest.mark.parametrize(
     ("chunk", "carries"),
-    [
-        ("", False),
-        (" ", True),
-        (b"", False),
-        (b"a", True),
-        (None, False),
-        (0, False),
-        (1, True),
-        ([], False),
-        ([0], True),
-        ((), False),
-        ({}, False),
-        ({"a": None}, True),
-        ({"type": "ping"}, False),
-        ({"type": "keepalive"}, False),
-        ({"type": "text", "content": "hello"}, True),
-        ({"type": "text", "text": "hello"}, True),
-        ({"question": "which?", "choices": []}, True),
-        ({"query": "who?", "candidates": []}, True),
-        # A raw stream that begins with its provider's error has handed out nothing.
-        ({"error": {"code": "overloaded_error"}}, False),
-        ({"type": "error", "error": {"code": 503}}, False),
-        ({"error": "of a tool", "rows": 3}, True),
-        ({"error": None}, True),
-        (Own(), True),
-        (object(), True),
-        (Array(), True),
-    ],
+    [*ANSWERS["nobody's"], *ODD],
     ids=lambda value: repr(value).partition(" at ")[0],
 )
 def test_of_everything_else_its_truth_decides(chunk: Any, carries: bool) -> None:

@@ -208,16 +208,36 @@ def test_a_target_that_is_asked_again_at_once_is_not_cooled(clock: Clock) -> Non
 # One blip is no outage.
 
 
-def test_a_rest_begins_after_three_failures_in_a_row(clock: Clock) -> None:
-    """A blip costs its own call a switch and nobody else anything; the third is an outage.
+@pytest.mark.parametrize(
+    ("after", "errors", "rests"),
+    [
+        # A blip costs its own call a switch and nobody else anything; the third is an outage.
+        ({}, [DOWN, StatusError(429)], False),
+        ({}, [DOWN, StatusError(429), DOWN], True),
+        # A stated wait, a dead key and an empty quota; a timeout cost its caller enough.
+        ({}, [StatusError(429, retry_after=9)], True),
+        ({}, [DENIED], True),
+        ({}, [StatusError(402)], True),
+        ({}, [TimeoutError()], True),
+        # As in switch_after, each kind may have its own; one that is not named keeps the default.
+        ({"after": {"timeout": 2, "rate_limit": 1}}, [TimeoutError()], False),
+        ({"after": {"timeout": 2, "rate_limit": 1}}, [TimeoutError()] * 2, True),
+        ({"after": {"timeout": 2, "rate_limit": 1}}, [StatusError(429)], True),
+        ({"after": {FailureKind.TIMEOUT: 2}}, [DOWN, DOWN], False),
+        ({"after": {FailureKind.TIMEOUT: 2}}, [DOWN, DOWN, StatusError(500)], True),
+    ],
+)
+def test_a_rest_begins_after_some_failures_in_a_row(
+    clock: Clock, after: Any, errors: list[Exception], rests: bool
+) -> None:
+    """After three, at once for what is no blip, or after a number of one's own."""
+    policy = pair(Cooldown(**after))
+    blips(policy, *errors)
+    assert position_of_next(policy) == rests
 
-    So it is under resilient(), too: of 500 calls with a single 503 one is the fallback's.
-    """
-    policy = pair(Cooldown())
-    blips(policy, DOWN, StatusError(429))
-    assert position_of_next(policy) == 0
-    blips(policy, DOWN)
-    assert position_of_next(policy) == 1
+
+def test_a_blip_of_resilient_is_one_switch(clock: Clock) -> None:
+    """Of 500 calls with a single 503 one is the fallback's."""
     policy = FallbackPolicy(CHAIN, FallbackConfig.resilient())
     script = repeating(primary=["hello"] * 9 + [DOWN] + ["hello"] * 490, fallback=["hello"])
     for _ in range(500):
@@ -254,16 +274,6 @@ def test_the_primary_is_back_within_five_minutes_of_any_outage(
     assert clock.now - end <= 300
 
 
-@pytest.mark.parametrize(
-    "error", [StatusError(429, retry_after=9), StatusError(401), StatusError(402), TimeoutError()]
-)
-def test_what_is_no_blip_rests_at_once(clock: Clock, error: Exception) -> None:
-    """A stated wait, a dead key and an empty quota; a timeout cost its caller enough."""
-    policy = pair(Cooldown())
-    blips(policy, error)
-    assert position_of_next(policy) == 1
-
-
 def test_what_does_not_pass_by_itself_rests_up_to_the_longer_cap(clock: Clock) -> None:
     """A dead key is asked about ever less, an overload at least every five minutes."""
     for error, longest in ((StatusError(401), 14400.0), (TimeoutError(), 300.0)):
@@ -276,25 +286,6 @@ def test_what_does_not_pass_by_itself_rests_up_to_the_longer_cap(clock: Clock) -
         run = policy.start()
         assert run.attempt.position == 1
         assert run.record.cooling == {"primary": longest}
-
-
-@pytest.mark.parametrize(
-    ("after", "errors", "rests"),
-    [
-        ({"timeout": 2, "rate_limit": 1}, [TimeoutError()], False),
-        ({"timeout": 2, "rate_limit": 1}, [TimeoutError()] * 2, True),
-        ({"timeout": 2, "rate_limit": 1}, [StatusError(429)], True),
-        ({FailureKind.TIMEOUT: 2}, [DOWN, DOWN], False),
-        ({FailureKind.TIMEOUT: 2}, [DOWN, DOWN, StatusError(500)], True),
-    ],
-)
-def test_each_kind_may_have_its_own_number(
-    clock: Clock, after: Any, errors: list[Exception], rests: bool
-) -> None:
-    """As in switch_after; a kind that is not named keeps the default."""
-    policy = pair(Cooldown(after))
-    blips(policy, *errors)
-    assert position_of_next(policy) == rests
 
 
 def test_a_client_that_is_at_fault_rests_nobody(clock: Clock) -> None:
