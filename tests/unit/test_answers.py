@@ -29,21 +29,6 @@ CALLING = {"role": "assistant", "content": "", "tool_calls": [CLOCK]}
 USAGE_CHUNK = wire.chat_chunk(None, model="m", usage=CHAT_USAGE)
 
 
-@pytest.fixture
-def litellm() -> Any:
-    return pytest.importorskip("litellm")
-
-
-@pytest.fixture
-def messages() -> Any:
-    return pytest.importorskip("langchain_core.messages")
-
-
-@pytest.fixture
-def outputs() -> Any:
-    return pytest.importorskip("langchain_core.outputs")
-
-
 def seen(answer: Any) -> tuple[FailureKind, bool] | None:
     """Say what check_response says: the kind, and whether the same target may be asked again."""
     failure = check_response(answer)
@@ -116,8 +101,9 @@ ENDS = ("finish_reason", "stop_reason", "status", "incomplete_details")
 
 @pytest.mark.parametrize("stream", ANSWERS["integrations"])
 @pytest.mark.parametrize("text", ["we", ""])
-def test_a_known_integrations_stream_has_an_end(messages: Any, stream: str, text: str) -> None:
+def test_a_known_integrations_stream_has_an_end(stream: str, text: str) -> None:
     """Its chunks name it: without a finish reason they are no answer, empty or not."""
+    messages = pytest.importorskip("langchain_core.messages")
     chunk = messages.AIMessageChunk
     whole = ANSWERS["integrations"][stream]
     cut = [{name: one[name] for name in one if name not in ENDS} for one in whole]
@@ -232,8 +218,9 @@ def test_no_word_and_no_shape_stands_twice() -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # LiteLLM's import warns of its own types
-def test_litellm_s_objects_are_read(litellm: Any) -> None:
+def test_litellm_s_objects_are_read() -> None:
     """Its usage is OpenAI's, its cost and what came unasked stand beside the answer."""
+    litellm = pytest.importorskip("litellm")
     whole = litellm.ModelResponse(**chat_answer("hello", model="m"))
     whole._hidden_params = {"response_cost": 0.25}
     assert read_answer(whole) == Answer("hello", COUNTS, "stop", "m", 0.25)
@@ -254,8 +241,9 @@ def test_litellm_s_objects_are_read(litellm: Any) -> None:
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")
-def test_litellm_s_chunks_are_told_apart(litellm: Any) -> None:
+def test_litellm_s_chunks_are_told_apart() -> None:
     """Those that only open or end a stream carry nothing."""
+    litellm = pytest.importorskip("litellm")
     made, events = litellm.ModelResponseStream, litellm.types.llms.openai
 
     def delta(text: str) -> Any:
@@ -279,8 +267,10 @@ def test_litellm_s_chunks_are_told_apart(litellm: Any) -> None:
         assert (has_content(chunk), thinks(chunk)) == (carries, thinking)
 
 
-def test_langchain_s_messages_are_read(messages: Any, outputs: Any) -> None:
+def test_langchain_s_messages_are_read() -> None:
     """Bare, in a generation, in a result and in what a middleware passes on, it is the same."""
+    messages = pytest.importorskip("langchain_core.messages")
+    outputs = pytest.importorskip("langchain_core.outputs")
     ending = {"finish_reason": "stop", "model_name": "m"}
     usage, _ = ANSWERS["usage"]["langchain"]
     whole = messages.AIMessage("hello", usage_metadata=usage, response_metadata=ending)
@@ -309,8 +299,10 @@ def test_langchain_s_messages_are_read(messages: Any, outputs: Any) -> None:
     assert has_content(messages.HumanMessage("hi"))
 
 
-def test_langchain_s_chunks_are_added_up(messages: Any, outputs: Any) -> None:
+def test_langchain_s_chunks_are_added_up() -> None:
     """Each carries its share of usage, wherever it stands in a long stream."""
+    messages = pytest.importorskip("langchain_core.messages")
+    outputs = pytest.importorskip("langchain_core.outputs")
     share = {"input_tokens": 12, "output_tokens": 0, "total_tokens": 12}
     rest = {"input_tokens": 0, "output_tokens": 7, "total_tokens": 7}
     piece = messages.AIMessageChunk
@@ -330,8 +322,10 @@ def test_langchain_s_chunks_are_added_up(messages: Any, outputs: Any) -> None:
     assert read_answer(pieces).content == CALLING
 
 
-def test_a_generations_own_end_counts(messages: Any, outputs: Any) -> None:
+def test_a_generations_own_end_counts() -> None:
     """What an integration yields has the finish reason beside the message, not in it."""
+    messages = pytest.importorskip("langchain_core.messages")
+    outputs = pytest.importorskip("langchain_core.outputs")
 
     def yielded(info: Any) -> Any:
         message = messages.AIMessageChunk("we", response_metadata={"model_provider": "openai"})

@@ -22,17 +22,11 @@ from honcho_fallback import (
 from honcho_fallback.testing import StatusError
 from tests.helpers.answers import ANSWERS, built
 from tests.helpers.scripted import DRIVERS, ask, pair, repeating
-from tests.helpers.wire import part
+from tests.helpers.wire import message_answer, part
 
 BUSY = {"error": {"message": "the cat sat", "code": "overloaded_error"}}
-REFUSED = {"type": "message", "content": [], "stop_reason": "refusal"}
-GOOD = {
-    "type": "message",
-    "content": [{"type": "text", "text": "well"}],
-    "stop_reason": "end_turn",
-}
-
-
+REFUSED = message_answer(stop="refusal")
+GOOD = message_answer({"type": "text", "text": "well"})
 WHOLE = [part(role="assistant"), part(content="well"), part("stop")]
 
 
@@ -79,8 +73,7 @@ def test_a_server_that_never_says_its_end_keeps_its_answers(driver: str) -> None
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_thinking_that_spent_the_budget_switches(driver: str) -> None:
     """Alone, too: the same question would spend the same target's budget again."""
-    thought = [{"type": "thinking", "thinking": "hm"}]
-    spent: Any = {**GOOD, "content": thought, "stop_reason": "max_tokens"}
+    spent: Any = message_answer({"type": "thinking", "thinking": "hm"}, stop="max_tokens")
     if "stream" in driver:
         spent = [part(role="assistant"), part(reasoning_content="hm"), part("length")]
     good = good_for(driver)
