@@ -7,6 +7,7 @@ import contextlib
 import gc
 import threading
 import warnings
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any
 
@@ -67,17 +68,14 @@ def test_a_nested_call_does_not_touch_the_outer_one() -> None:
     assert [attempt.status for attempt in inner_runs[0].record.attempts] == [501, None]
 
 
-class WatchedError(StatusError):
-    """An error that can be seen to be freed."""
+ALIVE = weakref.WeakSet[StatusError]()
 
-    alive = 0
 
-    def __init__(self) -> None:
-        super().__init__(503)
-        WatchedError.alive += 1
-
-    def __del__(self) -> None:
-        WatchedError.alive -= 1
+def watched() -> StatusError:
+    """Make an error that can be seen to be freed."""
+    error = StatusError(503)
+    ALIVE.add(error)
+    return error
 
 
 @pytest.fixture
@@ -87,7 +85,6 @@ def no_collector() -> Iterator[None]:
         warnings.simplefilter("ignore", ResourceWarning)  # of what other tests have left
         gc.collect()
     gc.disable()
-    WatchedError.alive = 0
     yield
     gc.enable()
 
@@ -98,11 +95,11 @@ async def test_nothing_of_a_finished_call_stays_behind() -> None:
 
     async def ask(attempt: Any) -> str:
         if not attempt.is_fallback:
-            raise WatchedError
+            raise watched()
         return "hello"
 
     await POLICY.acall(ask)
-    assert WatchedError.alive == 0
+    assert not ALIVE
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
@@ -112,9 +109,9 @@ def test_a_failed_call_frees_its_errors_with_what_it_raised(targets: int) -> Non
     """What is raised is not part of a reference cycle, alone or in a group."""
 
     def ask(_: Any) -> str:
-        raise WatchedError
+        raise watched()
 
     policy = FallbackPolicy(POLICY.targets[:targets], FallbackConfig(wait=0))
     with contextlib.suppress(FallbackExhausted, StatusError):
         policy.call(ask)
-    assert WatchedError.alive == 0
+    assert not ALIVE
