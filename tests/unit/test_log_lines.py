@@ -122,13 +122,10 @@ def test_a_call_that_nobody_answered_always_has_its_line(log: Log) -> None:
         ids.append(caught.value.record.call_id)
     lines = log.with_fact("outcome")
     assert [line.pop("call_id") for line in lines] == ids
-    assert lines[0] == {
-        "agent": "chat",
-        "primary": "primary",
-        "outcome": "exhausted",
-        "attempts": "primary:rate_limit,fallback:timeout",
-        "seconds": "0.000",
-    }
+    assert lines[0] == facts(
+        "agent=chat primary=primary outcome=exhausted "
+        "attempts=primary:rate_limit,fallback:timeout seconds=0.000"
+    )
     assert Counter(one.levelname for one in log.records)["ERROR"] == 50
 
 
@@ -145,25 +142,17 @@ def test_a_rest_has_one_line_at_its_beginning_and_one_at_its_end(clock: Clock, l
     assert line.pop("call_id")
     until = datetime.fromtimestamp(int(clock.time() + 30), UTC)
     assert datetime.fromisoformat(line.pop("until")) == until
-    assert line == {
-        "agent": "judge",
-        "primary": "primary",
-        "resting": "primary",
-        "fallback": "fallback",
-        "reason": "authentication,StatusError,401",
-    }
+    assert line == facts(
+        "agent=judge primary=primary resting=primary fallback=fallback "
+        "reason=authentication,StatusError,401"
+    )
     clock.advance(31)
     provider.failing.clear()
     chat.call(provider)
-    last = log.records[-1]
-    assert last.levelno == logging.INFO
-    assert {**facts(last.getMessage()), "call_id": ""} == {
-        "agent": "chat",
-        "primary": "primary",
-        "restored": "primary",
-        "call_id": "",
-        "left_out": "115",
-    }
+    assert log.records[-1].levelno == logging.INFO
+    last = facts(log.records[-1].getMessage())
+    assert last.pop("call_id")
+    assert last == facts("agent=chat primary=primary restored=primary left_out=115")
     log.caplog.clear()
     chat.call(provider)
     assert log.records == []
