@@ -93,23 +93,34 @@ def test_an_attempt_shows_no_text(scripted: Scripted) -> None:
         assert "partial='<30 characters>'" in shown
 
 
+ROW = "| --- | --- | --- | --- "
+ROLE = part(role="assistant")
+
+
 @DRIVERS
 @pytest.mark.parametrize(
-    "answer",
-    [after(19), after(6), said(TEXT), said(TEXT, size=500)],
-    ids=["20 characters", "33 characters", "from the beginning", "at once"],
+    ("cut", "answer", "text"),
+    [
+        # The last words come twice, or all of them; in one chunk or in many.
+        (broken(40), after(19), TEXT),
+        (broken(40), after(6), TEXT),
+        (broken(40), said(TEXT), TEXT),
+        (broken(40), said(TEXT, size=500), TEXT),
+        # The last words again, or none, and an end: they may be the whole of the answer.
+        (broken(39), said(TEXT[14:39]), TEXT[:39]),
+        (broken(len(TEXT)), [ROLE, part("stop")], TEXT),  # the last chunk alone was lost
+        # What repeats itself may be meant so.
+        ([*said(f"Three: {ROW}", end=False), CUT], said(ROW + "|"), f"Three: {ROW}{ROW}|"),
+        # A stream of one's own, of plain strings.
+        (["The ", "harbor ", CUT], ["harbor was ", "quiet."], "The harbor harbor was quiet."),
+        (["The ", "harbor ", CUT], ["The harbor ", "was quiet."], "The harbor was quiet."),
+    ],
 )
-def test_what_comes_twice_is_dropped(scripted: Scripted, driver: str, answer: Any) -> None:
-    """The last words, or all of them; in one chunk or in many."""
-    script = scripted(primary=[broken(40)], able=[answer])
-    assert read(policy_of(), script, driver) == TEXT
-
-
-def test_a_table_keeps_its_cells(scripted: Scripted) -> None:
-    """What repeats itself may be meant so: nothing of it is dropped."""
-    row = "| --- | --- | --- | --- "
-    script = scripted(primary=[[*said(f"Three: {row}", end=False), CUT]], able=[said(row + "|")])
-    assert read(policy_of(), script) == f"Three: {row}{row}|"
+def test_what_comes_twice_is_dropped_and_nothing_else(
+    scripted: Scripted, driver: str, cut: Any, answer: Any, text: str
+) -> None:
+    """Whoever goes on may begin with words that its reader has."""
+    assert read(policy_of(), scripted(primary=[cut], able=[answer]), driver) == text
 
 
 @DRIVERS
@@ -161,22 +172,6 @@ def test_where_nobody_goes_on_the_reader_hears_of_the_cut(
     assert run.record.outcome == "interrupted"
     first, _ = run.record.attempts
     assert first.received == 30
-
-
-@DRIVERS
-@pytest.mark.parametrize(
-    ("count", "answer"),
-    [
-        (39, said(TEXT[14:39])),  # they may be the whole of the answer
-        (len(TEXT), [part(role="assistant"), part("stop")]),  # the last chunk alone was lost
-    ],
-)
-def test_whoever_says_nothing_new_adds_nothing(
-    scripted: Scripted, driver: str, count: int, answer: Any
-) -> None:
-    """The last words again, or none, and an end."""
-    script = scripted(primary=[broken(count)], able=[answer])
-    assert read(policy_of(), script, driver) == TEXT[:count]
 
 
 @DRIVERS
@@ -252,17 +247,6 @@ def test_a_deadline_ends_with_the_first_content(
     script = scripted(primary=[[*said(TEXT[:30], end=False), *late]], able=[answer])
     text = read(policy_of(CHAIN[0], CHAIN[2], deadline=60.0), script, driver, partial=partial)
     assert text == (TEXT if partial == "continue" else TEXT[:30] + TEXT)
-
-
-@DRIVERS
-def test_texts_alone_go_on_too(scripted: Scripted, driver: str) -> None:
-    """A stream of one's own, of plain strings."""
-    for text, answer in (
-        ("The harbor harbor was quiet.", ["harbor was ", "quiet."]),
-        ("The harbor was quiet.", ["The harbor ", "was quiet."]),
-    ):
-        script = scripted(primary=[["The ", "harbor ", CUT]], able=[answer])
-        assert read(policy_of(), script, driver) == text
 
 
 def test_a_validator_sees_the_whole_text(scripted: Scripted) -> None:

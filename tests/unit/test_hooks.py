@@ -31,6 +31,10 @@ P, F = "primary", "fallback"
 LATE = {"error": {"message": "Overloaded", "type": "overloaded_error"}, "type": "error"}
 
 
+def changed(**change: Any) -> Any:
+    return lambda failure, _: failure._replace(**change)
+
+
 async def is_good(answer: str) -> bool:
     await asyncio.sleep(0)
     return answer == "good"
@@ -56,7 +60,7 @@ async def chokes(answer: str) -> None:
 @pytest.mark.parametrize("kind", [FailureKind.MALFORMED_RESPONSE, FailureKind.RATE_LIMIT])
 async def test_an_async_validator_is_awaited(validate: Any, error: str, kind: FailureKind) -> None:
     """What it returns or raises counts as of a sync one, and is refined; None accepts."""
-    policy = pair(validate=validate, refine=lambda failure, _: failure._replace(kind=kind))
+    policy = pair(validate=validate, refine=changed(kind=kind))
     script = repeating(primary=["bad"], fallback=["good"])
     run = policy.start()
     assert await policy.acall(script.aask, run=run) == "good"
@@ -120,7 +124,7 @@ def test_an_async_refine_is_refused_where_it_is_written(hook: Any) -> None:
 @pytest.mark.parametrize(
     "refine",
     [
-        lambda failure, _: failure._replace(kind="rate_limit"),
+        changed(kind="rate_limit"),
         lambda *_: Failure.of("rate_limit"),  # type: ignore[arg-type] # users without a type checker
     ],
 )
@@ -131,10 +135,6 @@ def test_a_kind_may_be_named_by_its_word(refine: Any) -> None:
     run = policy.start()
     assert policy.call(script.ask, run=run) == "hello"
     assert run.record.attempts[0].kind is FailureKind.RATE_LIMIT
-
-
-def changed(**change: Any) -> Any:
-    return lambda failure, _: failure._replace(**change)
 
 
 @pytest.mark.parametrize(
@@ -221,8 +221,8 @@ def test_a_kind_brings_its_answers_unless_refine_has_its_own(
 
 def test_a_transient_kind_is_asked_again() -> None:
     """On the only target it may pass by itself."""
-    change: dict[str, Any] = {"kind": FailureKind.OVERLOADED}
-    policy = FallbackPolicy([Target(P)], wait=0, refine=lambda one, _: one._replace(**change))
+    refine = changed(kind=FailureKind.OVERLOADED)
+    policy = FallbackPolicy([Target(P)], wait=0, refine=refine)
     assert policy.call(repeating(primary=[StatusError(400), "back"]).ask) == "back"
 
 

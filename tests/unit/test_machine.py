@@ -50,21 +50,17 @@ def test_a_run_is_driven_by_hand(accepts: bool) -> None:
     assert (run.record.outcome, run.record.usage) == ("success", {"input": 3})
 
 
-@pytest.mark.parametrize("step", ["attempt", "accept", "succeed", "commit", "fail"])
-def test_a_step_after_the_end_is_an_error(step: str) -> None:
+@pytest.mark.parametrize(
+    ("step", "given"),
+    [("attempt", ()), ("accept", ("late",)), ("succeed", ()), ("commit", ()), ("fail", (DOWN,))],
+)
+def test_a_step_after_the_end_is_an_error(step: str, given: Any) -> None:
     """An illegal order raises and says what to do; the record stays as it was."""
     run = pair().start()
     run.succeed()
     record = run.record
-    steps: dict[str, Any] = {
-        "attempt": lambda: run.attempt,
-        "accept": lambda: run.accept("late"),
-        "succeed": run.succeed,
-        "commit": run.commit,
-        "fail": lambda: run.fail(DOWN),
-    }
     with pytest.raises(RuntimeError, match="has ended"):
-        steps[step]()
+        getattr(run, step)(*given)
     assert run.record == record
 
 
