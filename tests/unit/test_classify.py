@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import concurrent.futures
 import gc
 import importlib
 import importlib.util
@@ -328,24 +326,6 @@ def test_hon_037_a_certificate_failure_is_not_transient() -> None:
         failure = classify(error)
         assert failure.kind is Kind.CONNECTION
         assert (failure.transient, failure.switchable) == (False, True)
-
-
-@pytest.mark.parametrize(
-    "cls",
-    [
-        asyncio.CancelledError,
-        KeyboardInterrupt,
-        SystemExit,
-        GeneratorExit,
-        concurrent.futures.CancelledError,
-    ],
-)
-def test_hon_031_cancellation_is_never_retried(cls: type[BaseException]) -> None:
-    """Cancellation neither retries nor switches, whatever it carries or is named."""
-    error = cls()
-    error.__dict__["status_code"] = 429
-    failure = classify(error, rules=loaded(of_provider(cls)))
-    assert (failure.kind, failure.switchable) == (Kind.CANCELLED, False)
 
 
 OF_A_TOOL = stand_in("OddError", "acme.weather", Exception)

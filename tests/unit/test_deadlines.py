@@ -90,14 +90,11 @@ def test_a_wait_that_would_outlive_the_deadline_ends_the_call(clock: Clock) -> N
 
 def test_a_wait_that_would_eat_the_reserve_switches(clock: Clock) -> None:
     """With switch_after a backoff that leaves nothing of the primary's share is not waited."""
-    policy = chain(2, deadline=9, wait=7, switch_after=2)
-    script = repeating(t0=[DOWN], t1=["hello"])
-    assert policy.call(script.ask) == "hello"
-    assert (script.asked, clock.slept) == (["t0", "t1"], [])
-    patient = chain(2, deadline=9, wait=5, switch_after=2)
-    script = repeating(t0=[DOWN], t1=["hello"])
-    patient.call(script.ask)
-    assert (script.asked, clock.slept) == (["t0", "t0", "t1"], [5])
+    for wait, asked, slept in ((7, ["t0", "t1"], []), (5, ["t0", "t0", "t1"], [5])):
+        script = repeating(t0=[DOWN], t1=["hello"])
+        policy = chain(2, deadline=9, wait=wait, switch_after=2)
+        assert policy.call(script.ask) == "hello"
+        assert (script.asked, clock.slept) == (asked, slept)
 
 
 def test_other_endings_stay_what_they_are(clock: Clock) -> None:

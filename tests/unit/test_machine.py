@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 from time import monotonic
 from typing import TYPE_CHECKING, Any
 
@@ -65,19 +66,20 @@ def test_a_step_after_the_end_is_an_error(step: str, given: Any) -> None:
 
 
 INTERRUPT = type("GraphInterrupt", (Exception,), {"__module__": "langgraph.errors"})
-CANCELLED = (asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit, INTERRUPT)
+CANCELLED = [asyncio.CancelledError, KeyboardInterrupt, SystemExit, GeneratorExit, INTERRUPT]
 
 
-@pytest.mark.parametrize("cls", CANCELLED)
+@pytest.mark.parametrize("cls", [*CANCELLED, concurrent.futures.CancelledError])
 def test_a_cancellation_goes_out_as_it_is(cls: type[BaseException]) -> None:
-    """HON-031, G-48: never retried, never a switch, whatever the config; the record closes.
+    """HON-031, G-48: never retried, never a switch, whatever the config and whatever it carries.
 
-    Refine, which may say something else of any error, cannot undo it.
+    The record closes. Refine, which may say something else of any error, cannot undo it.
     """
     refined = pair(refine=lambda *_: Failure.of(FailureKind.OVERLOADED))
     assert refined.start().fail(KeyError("x")).target.name == "fallback"
     for policy in (pair(rules=of_provider(BaseException), switch_after=3), refined):
         run, error = policy.start(), cls()
+        error.__dict__["status_code"] = 429
         with pytest.raises(cls) as caught:
             run.fail(error)
         assert caught.value is error
