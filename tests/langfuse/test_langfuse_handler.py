@@ -331,8 +331,8 @@ def test_a_stream_may_end_anywhere(memory: Memory, caplog: pytest.LogCaptureFixt
 
     async def two_tasks() -> None:
         stream = asking.astream(letters)
-        assert await asyncio.create_task(_first(stream)) == "a"
-        await asyncio.create_task(_closed(stream))
+        assert await asyncio.ensure_future(anext(stream)) == "a"
+        await asyncio.ensure_future(stream.aclose())
 
     asyncio.run(two_tasks())
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
@@ -355,14 +355,6 @@ def test_a_stream_may_end_anywhere(memory: Memory, caplog: pytest.LogCaptureFixt
     assert all(one.parent_id is None for one in told)
     assert [one.output for one in told] == ["a", "a", {"role": "assistant", "content": TEXT}, "a"]
     assert "detach" not in caplog.text
-
-
-async def _first(stream: Any) -> Any:
-    return await anext(stream)
-
-
-async def _closed(stream: Any) -> None:
-    await stream.aclose()
 
 
 def test_closing_makes_nothing_of_later_calls(memory: Memory) -> None:
@@ -545,19 +537,14 @@ def store(memory: Memory) -> Callable[..., Stored]:
 
 TYPED = {"type": "text", "text": "hello"}
 # What came back, and what is shown of it; how it is read is the core's matter.
+SAID = {"role": "assistant", "content": "hello"}
 SHOWN: dict[str, tuple[Any, Any]] = {
-    "an answer's text is a message": (CHAT, {"role": "assistant", "content": "hello"}),
-    "so is an object's": (
-        ChatCompletion.model_validate(CHAT),
-        {"role": "assistant", "content": "hello"},
-    ),
-    "so is a stream's": (
-        tuple(chat_chunk({"content": half}) for half in ("hel", "lo")),
-        {"role": "assistant", "content": "hello"},
-    ),
+    "an answer's text is a message": (CHAT, SAID),
+    "so is an object's": (ChatCompletion.model_validate(CHAT), SAID),
+    "so is a stream's": (tuple(chat_chunk({"content": half}) for half in ("hel", "lo")), SAID),
     "a call of a tool": (
         (chat_chunk({"tool_calls": [{**CALL, "index": 0}]}),),
-        {"role": "assistant", "content": "", "tool_calls": [CALL["function"]]},
+        {**SAID, "content": "", "tool_calls": [CALL["function"]]},
     ),
     "texts join": (("hel", "lo"), "hello"),
     "other chunks stay a list": (({"a": 1}, {"a": 2}), [{"a": 1}, {"a": 2}]),

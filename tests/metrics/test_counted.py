@@ -228,57 +228,43 @@ def test_a_limit_that_ends_a_call_counts_under_its_name(clock: Clock) -> None:
 
 
 @keeps_gauges
-def test_a_target_rests_until_a_time_and_a_probe_ends_it(clock: Clock) -> None:
-    """The gauge says until when, does not change with time, and is 0 once a probe was answered."""
+def test_the_gauge_tells_a_rest_from_its_beginning_to_its_end(clock: Clock) -> None:
+    """It says until when, does not change with time, and is 0 once the target has answered.
+
+    Who stays away because another call probes leaves it alone. A target that rests, is asked as
+    nobody else is left, and answers, rests no longer.
+    """
     counted = Counted(cooldown=Cooldown(after=1, base=60))
+
+    def gauge() -> dict[tuple[str, ...], float]:
+        return counted.of("cooldown_until_timestamp")
+
     counted.policy.call(failing())
-    assert counted.of("cooldown_until_timestamp") == {}  # the first to be passed over tells
+    assert gauge() == {}  # the first to be passed over tells
     until = clock.time() + 60
     clock.advance(25)
     counted.policy.call(failing())
-    assert counted.of("cooldown_until_timestamp") == {(P,): about(until)}
+    assert gauge() == {(P,): about(until)}
     clock.advance(35)
-    counted.policy.call(failing())
-    assert counted.of("probes") == {(P, "overloaded"): 1}
-    clock.advance(1)
-    counted.policy.call(failing())  # a probe that failed doubles the rest
-    assert counted.of("cooldown_until_timestamp") == {(P,): about(until + 120)}
-    clock.advance(119)
-    counted.policy.call(lambda _: "back")
-    assert counted.of("probes") == {(P, "overloaded"): 1, (P, "answered"): 1}
-    assert counted.of("cooldown_until_timestamp") == {(P,): 0}
-    counted.policy.call(lambda _: "hello")
-    assert counted.of("cooldown_until_timestamp") == {(P,): 0}
-
-
-@keeps_gauges
-def test_an_answer_in_a_rest_ends_it_for_the_gauge(clock: Clock) -> None:
-    """A target that rests, is asked as nobody else is left, and answers, rests no longer."""
-    counted = Counted(cooldown=Cooldown(after=1, base=60))
-    counted.policy.call(failing())
-    clock.advance(25)
-    counted.policy.call(failing())
-    assert counted.of("cooldown_until_timestamp") == {(P,): about(clock.time() + 35)}
-    counted.policy.call(failing("back", DOWN))
-    assert counted.of("probes") == {}
-    assert counted.of("cooldown_until_timestamp") == {(P,): 0}
-
-
-@keeps_gauges
-def test_a_probe_under_way_is_no_rest(clock: Clock) -> None:
-    """Who stays away from a target because another call probes it leaves the gauge alone."""
-    counted = Counted(cooldown=Cooldown(after=1, base=60))
-    counted.policy.call(failing())
-    counted.policy.call(failing())
-    until = counted.of("cooldown_until_timestamp")
-    clock.advance(60)
     probe = counted.policy.start()
     assert probe.attempt.position == 0
     clock.advance(1)
     counted.policy.call(failing())
-    assert counted.of("cooldown_until_timestamp") == until
+    assert gauge() == {(P,): about(until)}
+    probe.fail(DOWN)  # a probe that failed doubles the rest
     probe.succeed()
-    assert counted.of("cooldown_until_timestamp") == {(P,): 0}
+    counted.policy.call(failing())
+    assert counted.of("probes") == {(P, "overloaded"): 1}
+    assert gauge() == {(P,): about(clock.time() + 120)}
+    clock.advance(120)
+    counted.policy.call(lambda _: "back")
+    assert gauge() == {(P,): 0}
+    counted.policy.call(failing())
+    counted.policy.call(failing())
+    assert gauge() == {(P,): about(clock.time() + 60)}
+    counted.policy.call(failing("back", DOWN))
+    assert gauge() == {(P,): 0}
+    assert counted.of("probes") == {(P, "overloaded"): 1, (P, "answered"): 1}
 
 
 @keeps_gauges

@@ -52,6 +52,10 @@ def leave(policy: FallbackPolicy, ask: Any, driver: str, chunks: int, **options:
     return asyncio.run(in_task())
 
 
+def piece(text: str, finish: str | None = None) -> dict[str, Any]:
+    return part(finish, content=text)
+
+
 BEGUN = part(role="assistant")
 USED = {"prompt_tokens": 4, "completion_tokens": 2, "total_tokens": 6}
 BUSY = {"error": {"message": "busy", "code": "overloaded_error"}}
@@ -87,10 +91,7 @@ def test_no_chunk_of_a_failed_attempt_is_seen(driver: str, chunks: list[Any], ki
     [
         (["hel", "lo", DOWN], str(DOWN)),
         # A gateway that ends a cut answer properly: its content was paid for all the same.
-        (
-            [part(content="hel"), part(content="lo")],
-            "the stream ended without a finish reason",
-        ),
+        ([*map(piece, ("hel", "lo"))], "the stream ended without a finish reason"),
     ],
 )
 def test_after_content_the_error_goes_out_with_what_was_received(
@@ -235,10 +236,6 @@ def marked(script: Script, driver: str) -> Any:
     return ask if driver == "stream" else aask
 
 
-def piece(text: str, finish: str | None = None) -> dict[str, Any]:
-    return part(finish, content=text)
-
-
 def seen(chunks: list[Any]) -> list[tuple[int, str]]:
     return [(one["attempt"], one["choices"][0]["delta"]["content"]) for one in chunks]
 
@@ -327,12 +324,8 @@ CALL = {"index": 0, "function": {"name": "f", "arguments": "{}"}}
         (["hel", "", "lo"], "hello"),
         ([part(role="assistant"), part(content="hel"), part(content="lo")], "hello"),
         (
-            [part(content="a"), part(tool_calls=[CALL])],
-            {
-                "role": "assistant",
-                "content": "a",
-                "tool_calls": [{"name": "f", "arguments": "{}"}],
-            },
+            [piece("a"), part(tool_calls=[CALL])],
+            {"role": "assistant", "content": "a", "tool_calls": [CALL["function"]]},
         ),
         ([[1], [2]], [1, 2]),
         ([{"mine": 1}], ({"mine": 1},)),

@@ -9,6 +9,7 @@ import pickle
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -133,10 +134,7 @@ def test_a_turn_may_end_in_a_foreign_context(has_turn: bool) -> None:
             yield 1
 
     def close() -> int:
-        if not has_turn:
-            steps.close()
-            return policy.start().attempt.position
-        with policy.turn():
+        with policy.turn() if has_turn else nullcontext():
             policy.call(repeating(primary=[DOWN], fallback=["hello"]).ask)
             steps.close()
             return policy.start().attempt.position
@@ -219,11 +217,8 @@ def test_a_turn_says_how_it_ended(error: BaseException | None, outcome: str) -> 
     """HON-047, AN-009: it is over on every way out; cancelled and interrupted are no failure."""
     turn = pair("turn").turn()
     assert turn.outcome == "open"
-    if error is None:
-        with turn:
-            pass
-    else:
-        with pytest.raises(type(error)), turn:
+    with pytest.raises(type(error)) if error else nullcontext(), turn:
+        if error:
             raise error
     assert turn.outcome == outcome
 
