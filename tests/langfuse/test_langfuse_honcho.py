@@ -56,7 +56,7 @@ class Honcho:
     async def execute(self, attempt: Attempt, messages: list[Any]) -> Any:
         if not self.own:
             return await self.ask(attempt, messages)
-        hidden = {"capture_input": False, "capture_output": False}
+        hidden: Any = {"capture_input": False, "capture_output": False}
         asked: Any = observe(name="LLM Call", as_type="generation", **hidden)(self.ask)
         return await asked(attempt, messages, langfuse_public_key=KEY)
 

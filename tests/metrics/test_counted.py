@@ -359,11 +359,6 @@ OPERATION = {
 }
 
 
-def only(counted: Counted, name: str) -> Any:
-    (point,) = counted.points(name)
-    return point
-
-
 @of_the_conventions
 def test_a_fallback_is_one_operation() -> None:
     """Asked of the primary's model, answered by the fallback's, with the tokens of the answer."""
@@ -375,7 +370,7 @@ def test_a_fallback_is_one_operation() -> None:
         attributes.GEN_AI_PROVIDER_NAME: "anthropic",
         attributes.GEN_AI_RESPONSE_MODEL: "claude-sonnet-5",
     }
-    duration = only(counted, names.GEN_AI_CLIENT_OPERATION_DURATION)
+    (duration,) = counted.points(names.GEN_AI_CLIENT_OPERATION_DURATION)
     assert (duration.attributes, duration.count) == (answered, 1)
     assert duration.sum == run.record.seconds
     kind = attributes.GEN_AI_TOKEN_TYPE

@@ -11,7 +11,7 @@ import warnings
 import weakref
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import contextmanager, suppress
+from contextlib import suppress
 from itertools import repeat
 from multiprocessing import get_context
 from typing import TYPE_CHECKING, Any
@@ -333,16 +333,6 @@ def test_without_redis_it_is_a_cooldown_in_memory_and_says_so_once(
     assert "this process goes by its memory" in said[0]
 
 
-@contextmanager
-def read_only(client: redis.Redis) -> Iterator[None]:
-    """Let the server answer reads and refuse writes, as a replica that was a master does."""
-    client.config_set("min-replicas-to-write", 1)
-    try:
-        yield
-    finally:
-        client.config_set("min-replicas-to-write", 0)
-
-
 def logged(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [one.levelname for one in caplog.records if "in Redis" in one.message]
 
@@ -366,7 +356,9 @@ def test_redis_that_refuses_writes_is_as_good_as_none_and_never_worse(
         store._resting_until = 0.0  # ask Redis each time
         assert drive(driver, one, script, one.start()) == "hello"
 
-    with read_only(redis_client):
+    # It answers reads and refuses writes, as a replica that was a master does.
+    redis_client.config_set("min-replicas-to-write", 1)
+    try:
         for _ in range(5):
             ask()
         untold = dict(store._outbox)
@@ -374,6 +366,8 @@ def test_redis_that_refuses_writes_is_as_good_as_none_and_never_worse(
         store._resting_until = 0.0
         store.pull(KEYS)
         store._outbox.update(untold)
+    finally:
+        redis_client.config_set("min-replicas-to-write", 0)
     assert script.asked.count("primary") == 1
     assert logged(caplog) == ["WARNING"]
     ask()

@@ -284,23 +284,13 @@ def test_a_credential_is_known_for_as_long_as_it_lives() -> None:
     del key
     assert place not in _REFRESHES
 
-    class SlottedKey:
-        __slots__ = ("refreshed",)
-
-        def __init__(self) -> None:
-            self.refreshed = 0
-
-        def get(self) -> int:
-            return self.refreshed
-
-        def refresh(self) -> None:
-            self.refreshed += 1
-
-    slotted = SlottedKey()
+    like_a_key = {name: getattr(Key, name) for name in ("__init__", "get", "refresh")}
+    slots = {"__slots__": ("before", "generation")}
+    slotted = type("SlottedKey", (), like_a_key | slots)()
     policy = FallbackPolicy([Target("primary", credential=slotted)], wait=0)
     for count in (1, 2):
         assert policy.call(repeating(primary=[DENIED, "hello"]).ask) == "hello"
-        assert slotted.refreshed == count
+        assert slotted.generation == count
 
 
 def test_a_static_key_is_told_apart_and_never_shown() -> None:

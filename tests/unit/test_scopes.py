@@ -151,7 +151,8 @@ def test_the_last_failure_of_a_target_counts() -> None:
 
 def passed_over(failure: Exception, one: Target, two: Target) -> bool:
     """Tell whether a target that failed takes another one with it."""
-    script = repeating(**{one.name: [failure], two.name: ["hello"], "last": ["hello"]})
+    replies: dict[str, Any] = {one.name: [failure], two.name: ["hello"], "last": ["hello"]}
+    script = repeating(**replies)
     assert policy_of(one, two, Target("last")).call(script.ask) == "hello"
     return two.name not in script.asked
 

@@ -26,6 +26,7 @@ from honcho_fallback import (
     classify,
 )
 from honcho_fallback.testing import StatusError
+from tests.helpers.canaries import ProviderError
 from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
@@ -253,14 +254,6 @@ class Response:
         self.body = "the prompt and sk-0123456789abcdef"
 
 
-class SdkError(Exception):
-    """As the SDKs write theirs: it can be pickled only as far as loading it."""
-
-    def __init__(self, message: str, *, status: int) -> None:
-        super().__init__(message)
-        self.status_code = status
-
-
 class HoldsResponse(Exception):  # noqa: N818 # another SDK's
     """It cannot even be written."""
 
@@ -289,7 +282,9 @@ def ask(attempt: Attempt) -> str:
     try:
         raise KeyError("a context that is pickled by nobody", threading.Lock())
     except KeyError as cause:
-        raise SdkError("the prompt and sk-0123456789abcdef", status=503) from cause
+        raise ProviderError(
+            "the prompt and sk-0123456789abcdef", status=503, body=None, headers={}
+        ) from cause
 
 
 def chain() -> FallbackPolicy:
@@ -314,7 +309,7 @@ def test_an_exhausted_call_survives_whatever_it_holds(again: Any) -> None:
     assert type(copied) is FallbackExhausted
     assert (str(copied), copied.record) == (str(error), error.record)
     assert [(str(one), getattr(one, "status_code", None)) for one in copied.exceptions] == [
-        ("SdkError (503)", 503),
+        ("ProviderError (503)", 503),
         ("HoldsResponse (429)", 429),
         ("NoStatus (connection)", None),
         ("no answer", None),
@@ -344,7 +339,7 @@ def test_an_interrupted_stream_survives_its_chunks() -> None:
     def chunks(_: Attempt) -> Iterator[Any]:
         yield "hel"
         yield Response()
-        raise SdkError("gone", status=500)
+        raise ProviderError("gone", status=500, body=None, headers={})
 
     with pytest.raises(StreamInterrupted) as interrupted:
         list(chain().stream(chunks))
