@@ -95,7 +95,7 @@ def test_what_is_rare_is_shown_before_it_counts() -> None:
     """The first failure is an increase from 0; of a series that begins at 1 none is seen."""
     counted = Counted()
     counted.policy.call(lambda _: "hello")
-    figures = prometheus_figures(generate_latest(counted.registry).decode())
+    figures = figures_of(counted.registry)
     assert figures["calls", "deriver", "exhausted", "nobody"] == 0
     assert figures["calls", "deriver", "interrupted", "nobody"] == 0
     assert figures["calls_ended_by_limit", "deriver", "deadline"] == 0
@@ -465,10 +465,6 @@ def figures_of(registry: CollectorRegistry) -> Figures:
     return prometheus_figures(generate_latest(registry).decode())
 
 
-def call_with(observer: PrometheusObserver, agent: str = "deriver") -> None:
-    FallbackPolicy([Target("one")], agent=agent, observers=[observer]).call(lambda _: "hello")
-
-
 def test_the_list_is_what_a_fresh_registry_shows() -> None:
     """METRICS names every metric with its type and help, before the first call."""
     registry = CollectorRegistry()
@@ -499,7 +495,9 @@ def test_observers_on_one_registry_share_its_metrics() -> None:
     """One per policy counts together, and their labels are bounded together."""
     registry = CollectorRegistry()
     for number in range(4):
-        call_with(PrometheusObserver(registry, most_labels=2), f"user-{number}")
+        observers = [PrometheusObserver(registry, most_labels=2)]
+        policy = FallbackPolicy([Target("one")], agent=f"user-{number}", observers=observers)
+        policy.call(lambda _: "hello")
     figures = figures_of(registry)
     calls = {key[1]: count for key, count in figures.items() if key[0] == "calls"}
     assert calls == {"user-0": 1, "user-1": 1, "other": 2}

@@ -121,22 +121,6 @@ def drive(driver: str, policy: FallbackPolicy, script: Script, run: FallbackRun)
     return asyncio.run(ask())
 
 
-def meanwhile(
-    policy: FallbackPolicy, monkeypatch: pytest.MonkeyPatch, do: Callable[[], object]
-) -> None:
-    """Let something happen between Redis's next reply and its arrival."""
-    client = store_of(policy)._client
-    ask_redis = client.eval
-
-    def answer_late(*letter: Any) -> Any:
-        reply = ask_redis(*letter)
-        monkeypatch.undo()
-        do()
-        return reply
-
-    monkeypatch.setattr(client, "eval", answer_late)
-
-
 async def pull(store: RedisCooldown, driver: str, times: int) -> None:
     """Ask Redis so often at once."""
     await asyncio.gather(
@@ -147,13 +131,16 @@ async def pull(store: RedisCooldown, driver: str, times: int) -> None:
     )
 
 
-def make_due(client: redis.Redis, name: str = "primary") -> None:
+PRIMARY = PREFIX + target("primary").identity
+
+
+def make_due(client: redis.Redis) -> None:
     """Let a rest be over, on the server's clock."""
-    client.hset(PREFIX + target(name).identity, "until", 0)
+    client.hset(PRIMARY, "until", 0)
 
 
-def held(client: redis.Redis, name: str = "primary") -> Any:
-    return client.hgetall(PREFIX + target(name).identity)
+def held(client: redis.Redis) -> Any:
+    return client.hgetall(PRIMARY)
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
@@ -218,7 +205,16 @@ def test_a_late_reply_undoes_nothing_that_was_learned_since(
 
     if probe_has != "begun":
         begin()
-    meanwhile(one, monkeypatch, begin if probe_has == "begun" else end_and_tell)
+    client = store_of(one)._client
+    ask_redis = client.eval
+
+    def answer_late(*letter: Any) -> Any:
+        reply = ask_redis(*letter)
+        monkeypatch.undo()
+        begin() if probe_has == "begun" else end_and_tell()
+        return reply
+
+    monkeypatch.setattr(client, "eval", answer_late)
     one.perform(late)
     one.perform(other)
     assert [run.attempt.position for run in (other, late)] == positions
@@ -240,7 +236,7 @@ def test_a_probe_that_ends_without_news_blocks_nobody(
         probe.cancel()
         one.perform(probe)
     else:
-        redis_client.hset(PREFIX + chain()[0].identity, "leased", 0)
+        redis_client.hset(PRIMARY, "leased", 0)
     assert two.call(repeating(primary=["back"]).ask) == "back"
 
 
@@ -289,7 +285,7 @@ def test_the_servers_clock_counts_and_every_key_expires(
     """The provider's own time is kept up to the cap, on the server, and nothing stays for ever."""
     policy().call(repeating(primary=[StatusError(429, retry_after=100)], fallback=["x"]).ask)
     (key,) = redis_client.keys("*")
-    assert key == PREFIX + chain()[0].identity
+    assert key == PRIMARY
     now: Any = redis_client.time()
     rest = int(held(redis_client)["until"]) - now[0] * 1000 - now[1] // 1000
     assert 0 < rest <= 100_000

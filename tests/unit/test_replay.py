@@ -339,25 +339,21 @@ def test_tenacitys_attempts_count(reraise: bool, times: int, reached: str) -> No
     assert classify(got.value).reached == reached
 
 
-def bedrock(url: str, attempts: int) -> Any:
-    config = botocore.config.Config(
-        retries={"total_max_attempts": attempts, "mode": "standard"}, connect_timeout=1
-    )
-    session = botocore.session.Session()
-    session.set_credentials("a", "b")
-    return session.create_client(
-        "bedrock-runtime", region_name="us-east-1", endpoint_url=url, config=config
-    )
-
-
 @pytest.mark.parametrize(("attempts", "reached"), [(1, "no"), (2, "unknown")])
 def test_botocores_attempts_count_where_nobody_answered(attempts: int, reached: str) -> None:
     """Its connection errors have no metadata; a refused host alone is proof all the same."""
+    retries = {"total_max_attempts": attempts, "mode": "standard"}
+    config = botocore.config.Config(retries=retries, connect_timeout=1)
+    session = botocore.session.Session()
+    session.set_credentials("a", "b")
     with (
         WAYS["port closed"]() as gone,
         pytest.raises(botocore.exceptions.EndpointConnectionError) as got,
     ):
-        bedrock(gone.url, attempts).converse(modelId="m", messages=[])
+        client = session.create_client(
+            "bedrock-runtime", region_name="us-east-1", endpoint_url=gone.url, config=config
+        )
+        client.converse(modelId="m", messages=[])
     failure = classify(got.value)
     assert (failure.reached, failure.scope) == (reached, "endpoint")
 

@@ -25,7 +25,7 @@ from tests.helpers.wire import part
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Iterator
 
-    from honcho_fallback.testing import Clock, Script
+    from honcho_fallback.testing import Clock
 
 DOWN = StatusError(503)
 BOTH = pytest.mark.parametrize("driver", ["stream", "astream"])
@@ -145,8 +145,7 @@ def test_a_reader_that_stops_closes_the_inner_stream_and_the_record(how: str) ->
         assert next(policy.stream(script.stream, run=run)) == "hello"
         gc.collect()
     else:
-        ask = script.stream if how == "stream" else script.astream
-        assert leave(policy, ask, how, 1, run=run) == ["hello"]
+        assert leave(policy, getattr(script, how), how, 1, run=run) == ["hello"]
     assert script.closed == {"primary": 1}
     assert (run.record.outcome, run.record.answered_by) == ("abandoned", "primary")
 
@@ -197,14 +196,11 @@ def test_an_sdk_stream_is_closed_by_its_own_close(driver: str) -> None:
 def test_a_close_that_fails_does_not_hide_the_answer() -> None:
     """A dead stream whose close() raises is no reason to lose the fallback's answer."""
 
-    class Broken:
-        def __iter__(self) -> Any:
-            raise DOWN
-
+    class Broken(SdkStream):
         def close(self) -> None:
             raise OSError("already gone")
 
-    streams: list[Any] = [Broken(), ["hello"]]
+    streams: list[Any] = [Broken(DOWN), ["hello"]]
     assert list(pair().stream(lambda attempt: streams[attempt.position])) == ["hello"]
 
 
@@ -222,22 +218,8 @@ async def test_a_generator_consumed_in_another_task_keeps_its_turn() -> None:
     assert script.asked == ["primary", "fallback", "fallback"]
 
 
-def marked(script: Script, driver: str) -> Any:
-    """Return an ``ask`` whose chunks name the attempt that they are of."""
-
-    def ask(attempt: Attempt) -> Any:
-        for chunk in script.stream(attempt):
-            yield {**chunk, "attempt": attempt.number}
-
-    async def aask(attempt: Attempt) -> Any:
-        async for chunk in script.astream(attempt):
-            yield {**chunk, "attempt": attempt.number}
-
-    return ask if driver == "stream" else aask
-
-
-def seen(chunks: list[Any]) -> list[tuple[int, str]]:
-    return [(one["attempt"], one["choices"][0]["delta"]["content"]) for one in chunks]
+def texts(chunks: list[Any]) -> list[str]:
+    return [one["choices"][0]["delta"]["content"] for one in chunks]
 
 
 @BOTH
@@ -248,8 +230,8 @@ def test_content_that_may_be_replaced_ends_nothing(driver: str, clock: Clock) ->
     whole = [piece(""), make.after(3, piece("hello")), piece(" you", "stop")]
     policy, script = pair(), make({"primary": [broken], "fallback": [whole]})
     run = policy.start()
-    got = seen(asked_by(driver, policy, marked(script, driver), partial="replace", run=run))
-    assert got == [(1, ""), (1, "hel"), (1, "lo"), (2, ""), (2, "hello"), (2, " you")]
+    got = texts(ask(policy, script, driver, partial="replace", run=run))
+    assert got == ["", "hel", "lo", "", "hello", " you"]
     record = run.record
     assert (record.outcome, record.answered_by) == ("success", "fallback")
     assert [one.kind for one in record.attempts] == ["overloaded", None]
@@ -278,8 +260,8 @@ def test_a_reader_that_leaves_a_replaced_stream_abandons_it(driver: str) -> None
     policy, script = pair(), repeating(primary=[broken], fallback=[whole])
     run = policy.start()
 
-    got = leave(policy, marked(script, driver), driver, 2, partial="replace", run=run)
-    assert seen(got) == [(1, "hel"), (2, "hello")]
+    got = leave(policy, getattr(script, driver), driver, 2, partial="replace", run=run)
+    assert texts(got) == ["hel", "hello"]
     assert (run.record.outcome, run.record.answered_by) == ("abandoned", "fallback")
     assert run.record.attempts[0].kind == "overloaded"
 
