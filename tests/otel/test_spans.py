@@ -32,8 +32,6 @@ from tests.helpers.scripted import repeating
 from tests.helpers.wire import chat_answer
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from opentelemetry.sdk.trace import ReadableSpan
 
 
@@ -139,13 +137,9 @@ def test_a_failed_call_is_an_error(traced: Traced) -> None:
 )
 def test_a_stream_tells_its_first_chunk(traced: Traced) -> None:
     """A stream says so, and when its first content came; a broken one is an error."""
-
-    def broken(_: Any) -> Iterator[str]:
-        yield "a"
-        raise StatusError(503)
-
+    said: dict[str, Any] = {"openai/one": [["a", StatusError(503)]]}
     with pytest.raises(StreamInterrupted):
-        list(traced.policy.stream(broken))
+        list(traced.policy.stream(repeating(**said).stream))
     told = read(traced.only())
     assert told[names.GEN_AI_REQUEST_STREAM] is True
     assert told["gen_ai.response.time_to_first_chunk"] >= 0

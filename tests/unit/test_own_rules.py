@@ -52,10 +52,6 @@ class BudgetError(Exception):
     """Stand for a gateway's own error."""
 
 
-class TeamBudgetError(BudgetError):
-    """Stand for a nearer class of it."""
-
-
 def judged(error: BaseException, *rules: Any) -> Failure:
     return classify(error, rules=loaded(*rules))
 
@@ -196,8 +192,9 @@ def test_what_the_package_settles_early_is_a_rules_all_the_same() -> None:
 
 def test_what_stands_inside_an_exception_fits() -> None:
     """A cause, where the outer class decides nothing; of a group the gravest kind, as ever."""
+    nearer = type("TeamBudgetError", (BudgetError,), {})
     for outer in (RuntimeError, ConnectionError, Exception):
-        error = raised_from(outer("it failed"), TeamBudgetError("x"))
+        error = raised_from(outer("it failed"), nearer("x"))
         assert judged(error, rule(error="BudgetError")).kind == "quota"
     group = ExceptionGroup("x", [StatusError(503), BUDGET])
     grave = rule(kind="invalid_request", code="TEAM_BUDGET")

@@ -140,20 +140,12 @@ def test_patience_with_one_target_costs_no_other_its_turn(
     chain: int, options: Any, patience: Any
 ) -> None:
     """However often `switch_after` asks the dead again, the last target is reached."""
-    targets = [Target(f"m{n}") for n in range(chain)]
-    policy = FallbackPolicy(targets, FallbackConfig(wait=0, switch_after=patience, **options))
-    asked: list[int] = []
-
-    def ask(attempt: Any) -> str:
-        asked.append(attempt.position)
-        if attempt.position < chain - 1:
-            raise DOWN
-        return "hello"
-
-    assert policy.call(ask) == "hello"
+    *dead, last = (f"m{n}" for n in range(chain))
+    script = repeating(**{name: [DOWN] for name in dead}, **{last: ["hello"]})
+    config = FallbackConfig(wait=0, switch_after=patience, **options)
+    assert FallbackPolicy(script.targets, config).call(script.ask) == "hello"
     failures = patience if isinstance(patience, int) else patience["overloaded"]
-    wanted = [n for n in range(chain - 1) for _ in range(failures)]
-    assert options or asked == [*wanted, chain - 1]
+    assert options or script.asked == [*(name for name in dead for _ in range(failures)), last]
 
 
 @pytest.mark.parametrize(

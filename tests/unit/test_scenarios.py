@@ -94,7 +94,6 @@ def test_the_traceback_of_an_exhaustion_can_be_read() -> None:
 @pytest.mark.parametrize("verb", ["call", "acall"])
 def test_what_the_caller_was_handling_keeps_its_traceback(verb: str) -> None:
     """Who asks a model about an error can still log that error when nobody has answered."""
-    policy = pair()
 
     def ask(_: Attempt) -> str:
         try:
@@ -105,20 +104,17 @@ def test_what_the_caller_was_handling_keeps_its_traceback(verb: str) -> None:
     async def aask(attempt: Attempt) -> str:
         return ask(attempt)
 
-    async def main() -> None:
-        try:
-            raise KeyError("missing")
-        except KeyError as error:
-            with pytest.raises(FallbackExhausted) as caught:
-                policy.call(ask) if verb == "call" else await policy.acall(aask)
-            has_frames = error.__traceback__ is not None
-        assert has_frames
-        for member in caught.value.exceptions:
-            assert member.__context__ is not None
-            assert member.__context__.__traceback__ is None  # frames of the call's own
-            assert isinstance(member.__context__.__context__, KeyError)
-
-    asyncio.run(main())
+    try:
+        raise KeyError("missing")
+    except KeyError as error:
+        with pytest.raises(FallbackExhausted) as caught:
+            asked_by(verb, pair(), ask if verb == "call" else aask)
+        has_frames = error.__traceback__ is not None
+    assert has_frames
+    for member in caught.value.exceptions:
+        assert member.__context__ is not None
+        assert member.__context__.__traceback__ is None  # frames of the call's own
+        assert isinstance(member.__context__.__context__, KeyError)
 
 
 def test_an_untouched_error_tells_the_attempts_in_a_note() -> None:

@@ -62,16 +62,12 @@ def turn(policy: FallbackPolicy, script: Any, session_id: str = "s") -> None:
 @pytest.mark.parametrize(
     ("reset", "asked", "untried"),
     [
-        ("iteration", ["primary", "fallback"] * 3, ()),
-        (
-            "turn",
-            ["primary", "fallback", "fallback", "fallback"],
-            (("primary", "the turn had already left it"),),
-        ),
+        ("iteration", ["primary", "fallback"] * 3, {}),
+        ("turn", ["primary", *["fallback"] * 3], {"primary": "the turn had already left it"}),
     ],
 )
 def test_a_switch_lasts_for_its_iteration_or_its_turn(
-    reset: str, asked: list[str], untried: Any
+    reset: str, asked: list[str], untried: dict[str, str]
 ) -> None:
     """HON-014, HON-015, HRS-010: whatever it is, the next turn has the whole chain again."""
     policy, script = pair(reset), repeating(primary=[DOWN], fallback=["hello"])
@@ -79,9 +75,8 @@ def test_a_switch_lasts_for_its_iteration_or_its_turn(
         with policy.turn():
             policy.call(script.ask)
             policy.call(script.ask)
-            run = policy.start()
-            policy.call(script.ask, run=run)
-        assert (run.record.untried, run.record.is_fallback) == (untried, True)
+            policy.call(script.ask, run=(run := policy.start()))
+        assert (dict(run.record.untried), run.record.is_fallback) == (untried, True)
     assert script.asked == asked * 2
 
 
