@@ -120,12 +120,8 @@ def test_a_call_says_no_login_of_an_address(*, grouped: bool) -> None:
     chain = [Target(address, **hidden), Target("m", address), Target("n", name=f"{address}&n=1")]
     lines = io.StringIO()
     config = FallbackConfig(cooldown=Cooldown(after=1, base=60), deadline=60)
-    policy = FallbackPolicy(
-        chain if grouped else chain[:1],
-        config,
-        observers=[JsonlObserver(lines)],
-        wait=0,
-    )
+    targets = chain if grouped else chain[:1]
+    policy = FallbackPolicy(targets, config, observers=[JsonlObserver(lines)], wait=0)
     named = policy.labelled(f"https://me:{KEY}@host")
     run = named.start()
     reprs = [repr(one) for one in (chain[0], named, run, run.attempt)]
