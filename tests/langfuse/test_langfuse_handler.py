@@ -555,12 +555,8 @@ COUNTED: dict[str, tuple[Any, Any, dict[str, int]]] = {
     "a report that says nothing": (CHAT, {"note": "nothing"}, OPENAIS),
     "more cached than asked": (
         "hello",
-        {
-            "prompt_tokens": 1,
-            "completion_tokens": 1,
-            "prompt_tokens_details": {"cached_tokens": 4},
-        },
-        {"input": 0, "output": 1, "input_cached_tokens": 4, "total": 5},
+        {"prompt_tokens": 1, "prompt_tokens_details": {"cached_tokens": 4}},
+        {"input": 0, "input_cached_tokens": 4, "total": 4},
     ),
     "zeros": ("hello", {"prompt_tokens": 0}, {"input": 0, "total": 0}),
     "what is no count": ("hello", {"prompt_tokens": -1}, {}),

@@ -166,10 +166,8 @@ def test_calls_are_sampled_with_their_turn() -> None:
 
     The calls of one that is not are no roots, sampled again.
     """
-    provider, traces = (
-        TracerProvider(sampler=ParentBased(DropsFirst())),
-        Traces(sampler=ParentBased(DropsFirst())),
-    )
+    provider = TracerProvider(sampler=ParentBased(DropsFirst()))
+    traces = Traces(sampler=ParentBased(DropsFirst()))
     with langfuse_memory("sampled-turns", tracer_provider=provider) as memory:
         two_turns(loop(LangfuseCallbackHandler(memory.client)))
         two_turns(loop(OpenTelemetryHandler(traces.provider)))

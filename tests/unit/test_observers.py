@@ -240,12 +240,8 @@ def test_metadata_of_a_call_is_in_its_start_and_its_record() -> None:
     list(asking.stream(lambda _: ["ab"], metadata={"purpose": "answer"}))
     asking.call(lambda _: "ab")
     events = [event for event in reader.events if isinstance(event, CallStart | CallRecord)]
-    each = [
-        {"workspace": "acme", "iteration": 3},
-        {"run_id": None},
-        {"purpose": "answer"},
-        None,
-    ]
+    said = {"workspace": "acme", "iteration": 3}
+    each = [said, {"run_id": None}, {"purpose": "answer"}, None]
     assert [event.metadata for event in events] == [one for one in each for _ in range(2)]
     assert run.record.to_dict()["metadata"] == each[0]
     line = json.dumps(run.record.to_dict())

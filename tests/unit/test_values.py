@@ -27,6 +27,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from tests.helpers.canaries import ProviderError
+from tests.helpers.errors import raised_from
 from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
@@ -273,18 +274,14 @@ class NoStatus(Exception):  # noqa: N818 # a transport's, known by what it is ra
 
 
 def ask(attempt: Attempt) -> str:
-    if attempt.target.name == "plain":
-        raise TimeoutError("no answer")
-    if attempt.target.name == "response":
-        raise HoldsResponse
-    if attempt.target.name == "transport":
-        raise NoStatus("gone", "POST") from ConnectionResetError("reset by peer")
-    try:
-        raise KeyError("a context that is pickled by nobody", threading.Lock())
-    except KeyError as cause:
-        raise ProviderError(
-            "the prompt and sk-0123456789abcdef", status=503, body=None, headers={}
-        ) from cause
+    said = ProviderError("the prompt and sk-0123456789abcdef", status=503, body=None, headers={})
+    errors = {
+        "status": raised_from(said, KeyError("pickled by nobody", threading.Lock())),
+        "response": HoldsResponse(),
+        "transport": raised_from(NoStatus("gone", "POST"), ConnectionResetError("reset by peer")),
+        "plain": TimeoutError("no answer"),
+    }
+    raise errors[attempt.target.name]
 
 
 def chain() -> FallbackPolicy:
