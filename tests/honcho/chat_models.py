@@ -8,10 +8,9 @@ from operator import add
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback_honcho import load_chat_models
+from tests.helpers.chat_runs import parts_by
 
 if TYPE_CHECKING:
-    from collections.abc import Awaitable
-
     from honcho_fallback_langchain import FallbackChatModel
     from tests.helpers.provider import ProviderServer
 
@@ -52,21 +51,6 @@ def other_than(transport: str) -> str:
     return "anthropic" if transport != "anthropic" else "openai"
 
 
-async def awaited(answer: Awaitable[Any]) -> Any:
-    """Wait for an answer, as a coroutine."""
-    return await answer
-
-
 def ask(model: Any, verb: str = "invoke", given: Any = "hi") -> Any:
     """Ask by a verb; a stream comes back as the message that its chunks add up to."""
-    if verb == "invoke":
-        return model.invoke(given)
-    if verb == "ainvoke":
-        return asyncio.run(awaited(model.ainvoke(given)))
-    return reduce(
-        add, model.stream(given) if verb == "stream" else asyncio.run(_read(model, given))
-    )
-
-
-async def _read(model: Any, given: Any) -> list[Any]:
-    return [chunk async for chunk in model.astream(given)]
+    return reduce(add, asyncio.run(parts_by(verb, model, given)))

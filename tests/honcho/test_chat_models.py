@@ -20,7 +20,6 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
-from langchain.agents import create_agent
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumps
 from pydantic import BaseModel, ValidationError
@@ -32,7 +31,6 @@ from tests.helpers.broken_server import WAYS
 from tests.helpers.observers import Listener
 from tests.helpers.pairwise import in_turn
 from tests.helpers.provider import ProviderServer, Reply
-from tests.helpers.strict import AnthropicRules, ChatRules
 from tests.honcho.chat_models import (
     FALLBACK,
     PAIRS,
@@ -40,7 +38,6 @@ from tests.honcho.chat_models import (
     VERBS,
     WIRES,
     ask,
-    awaited,
     deriver,
     other_than,
     settings,
@@ -247,7 +244,7 @@ def test_other_servers_are_asked_over_the_chat_api_only(
 def test_the_targets_own_timeout(providers: ProviderServer, transport: str) -> None:
     """HON-053, HOM-026: each wire gives up when its target's time is over, not LangChain's."""
     model = deriver(providers, transport, "nous", **{f"{PRIMARY}__{PARAMS}__TIMEOUT": "7"})
-    asyncio.run(awaited(model.ainvoke("hi")))
+    ask(model, "ainvoke")
     (request,) = providers[transport].requests
     headers = ("x-stainless-read-timeout", "x-server-timeout")
     assert [float(request.headers[name]) for name in headers if name in request.headers] == [7]
@@ -523,40 +520,9 @@ def test_nobody_waits_for_a_host_that_is_not_there(providers: ProviderServer) ->
         model = deriver(providers, **address, **{f"{PRIMARY}__{PARAMS}__TIMEOUT": "600"})
         with ThreadPoolExecutor(1) as pool:
             answer = pool.submit(model.invoke, "hi")
-            assert asyncio.run(awaited(model.ainvoke("hi"))).text == "hello from anthropic"
+            assert ask(model, "ainvoke").text == "hello from anthropic"
             assert answer.result().text == "hello from anthropic"
     assert len(providers["anthropic"].requests) == 2
-
-
-def thermometer(city: str) -> str:
-    """Read one city."""
-    return f"{city}: 21 degrees"
-
-
-THOUGHT = {"type": "thinking", "thinking": "hm", "signature": "signed-by-anthropic"}
-LIMA = {"city": "Lima"}
-ODD = wire.chat_call("functions.thermometer:0", "thermometer", LIMA)  # no id that Anthropic takes
-CALLS = {
-    "openai": wire.chat_answer(None, ODD),
-    "anthropic": wire.message_answer(THOUGHT, wire.tool_use("toolu_1", "thermometer", LIMA)),
-}
-
-
-@pytest.mark.parametrize("primary", CALLS)
-def test_a_tool_loop_goes_on_over_two_wires(providers: ProviderServer, primary: str) -> None:
-    """HOM-046 to HOM-049, HON-014, AN-011: each iteration starts on the primary, in its form."""
-    (fallback,) = CALLS.keys() - {primary}
-    providers["openai"].rules, providers["anthropic"].rules = ChatRules(), AnthropicRules()
-    down = Reply(status=503)
-    providers[primary].reply(down, Reply(body=CALLS[primary]), Reply(body=CALLS[primary]), down)
-    providers[fallback].reply(Reply(body=CALLS[fallback]), Reply(text="Lima"))
-    anthropic = PRIMARY if primary == "anthropic" else FALLBACK
-    more = {f"{anthropic}__THINKING_BUDGET_TOKENS": "1024"}
-    agent: Any = create_agent(deriver(providers, primary, fallback, **more), [thermometer])
-    state = agent.invoke({"messages": [("user", "Which city is warm?")]})
-    assert state["messages"][-1].text == "Lima"
-    assert providers.order == [primary, fallback, primary, primary, primary, fallback]
-    assert not providers[primary].refused + providers[fallback].refused
 
 
 # LangChain's tracing and the event loop's backend come with the first call, whoever is asked.

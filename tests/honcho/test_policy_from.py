@@ -26,6 +26,8 @@ from tests.helpers.honcho import (
     HonchoLLMCallStreamChunk,
     ModelConfig,
     Overrides,
+    append_tool_results,
+    format_assistant_tool_message,
 )
 from tests.helpers.own_rules import of_program
 
@@ -281,23 +283,16 @@ SYSTEM = {"role": "system", "content": "Be kind."}
 QUESTION = {"role": "user", "content": "What tea?"}
 
 
-def called(transport: str, number: str = "call_1") -> list[dict[str, Any]]:
+def called(transport: str) -> list[dict[str, Any]]:
     """Return a call and its result, as Honcho writes them."""
-    call: dict[str, Any]
     if transport == "gemini":
         call = {"function_call": {"name": "search", "args": {"leaf": "green"}}}
         result = {"function_response": {"name": "search", "response": {"result": "much"}}}
         return [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
-    if transport == "openai":
-        function = {"name": "search", "arguments": '{"leaf": "green"}'}
-        call = {"id": number, "type": "function", "function": function}
-        return [
-            {"role": "assistant", "content": "", "tool_calls": [call]},
-            {"role": "tool", "tool_call_id": number, "content": "much"},
-        ]
-    use = {"type": "tool_use", "id": number, "name": "search", "input": {"leaf": "green"}}
-    block = {"type": "tool_result", "tool_use_id": number, "content": "much"}
-    return [{"role": "assistant", "content": [use]}, {"role": "user", "content": [block]}]
+    made = {"id": "call_1", "name": "search", "input": {"leaf": "green"}}
+    turn = [format_assistant_tool_message(transport, "", [made], [])]
+    append_tool_results(transport, [{"tool_id": "call_1", "result": "much"}], turn)
+    return turn
 
 
 TRANSPORTS = ["openai", "anthropic", "gemini"]

@@ -83,9 +83,9 @@ async def test_a_tool_loop_moves_between_a_model_that_thinks_and_others(
     way: str,
     verb: str,
 ) -> None:
-    """Each call of the model starts on the primary and is answered, whoever called the tools.
+    """HOM-046 to HOM-049: each call starts on the primary and is answered, whoever called before.
 
-    Also where their messages are in LangChain's standard form.
+    AN-011: also where their messages are in LangChain's standard form.
     """
     speakers, served = serve_both(providers, mode, other, down, is_primary=is_primary)
     pairs = zip(speakers, served, strict=True)
