@@ -196,7 +196,7 @@ CHANGES: dict[str, Any] = {
     "with_fallback_config": lambda model: model.with_fallback_config(reset="turn"),
 }
 
-# What `without_sdk_retries` changes on purpose; test_sdk_retries.py says how.
+# What `without_sdk_retries` changes on purpose; test_sdk_clients.py says how.
 RETRIES = {"max_retries", "client", "async_client", "root_client", "root_async_client"}
 
 

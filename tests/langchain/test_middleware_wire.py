@@ -14,12 +14,10 @@ from tests.helpers.agents import VERBS, Around, agent, last, run
 from tests.helpers.chat_models import look_up, model_at, serve
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules
-from tests.helpers.wire import chat_answer, chat_call, message_answer, text_block, tool_use
+from tests.helpers.wire import chat_answer, chat_call, message_answer, tool_use
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    from tests.helpers.provider import ProviderServer
+    from tests.helpers.provider import Provider, ProviderServer
     from tests.helpers.wire import Json
 
 
@@ -71,40 +69,28 @@ def test_tools_of_the_agents_provider_stay_there(
     assert body.get("tool_choice") == translated
 
 
-class Party:
-    """A strict provider with its model, down at one of its requests."""
-
-    def __init__(
-        self, providers: ProviderServer, kind: str, answers: list[Json], down: int = 0
-    ) -> None:
-        rules = AnthropicRules() if kind == "anthropic" else ChatRules()
-        self.provider = providers.new(kind, rules=rules)
-        replies = [Reply(body=answer) for answer in answers]
-        if down:
-            replies.insert(down - 1, Reply(status=503))
-        self.provider.reply(*replies)
-        self.model: Any
-        self.model = model_at(self.provider, **({"max_tokens": 9} if kind == "anthropic" else {}))
+DOWN = Reply(status=503)
 
 
-def anthropic_calls(number: int, city: str) -> Json:
+def strict(providers: ProviderServer, kind: str, *answers: Reply) -> tuple[Provider, Any]:
+    """Return a strict provider that answers in turn, and its model."""
+    provider = providers.new(kind, rules=AnthropicRules() if kind == "anthropic" else ChatRules())
+    provider.reply(*answers)
+    return provider, model_at(provider, **({"max_tokens": 9} if kind == "anthropic" else {}))
+
+
+def calling(kind: str, number: int, city: str) -> Reply:
+    """Call the tool, under an id that the other provider does not take."""
+    given = {"city": city}
+    if kind == "openai":
+        call = chat_call(f"functions.look_up:{number}", "look_up", given)
+        return Reply(body=chat_answer(None, call))
     thinking = {"type": "thinking", "thinking": "Let me see.", "signature": f"signed-{number}"}
-    call = tool_use(f"toolu_{'x' * 60}{number}", "look_up", {"city": city})
-    return message_answer(thinking, call)
+    call = tool_use(f"toolu_{'x' * 60}{number}", "look_up", given)
+    return Reply(body=message_answer(thinking, call))
 
 
-def openai_calls(number: int, city: str) -> Json:
-    return chat_answer(None, chat_call(f"functions.look_up:{number}", "look_up", {"city": city}))
-
-
-ENDS: dict[str, Json] = {
-    "anthropic": message_answer(text_block("It rains.")),
-    "openai": chat_answer("It rains."),
-}
-CALLS: dict[str, Callable[[int, str], Json]] = {
-    "anthropic": anthropic_calls,
-    "openai": openai_calls,
-}
+END = Reply(text="It rains.")
 OTHER = {"anthropic": "openai", "openai": "anthropic"}
 MARK = {"type": "ephemeral", "ttl": "5m"}
 
@@ -135,20 +121,20 @@ async def test_a_tool_loop_that_switches_in_its_second_round(
 ) -> None:
     """The primary gets its cache markers, the other none; round 3 reads what the other wrote."""
     other = OTHER[name]
-    primary = Party(providers, name, [CALLS[name](1, "Oslo"), ENDS[name]], down=2)
-    backup = Party(providers, other, [CALLS[other](2, "Rome")])
-    fallback = FallbackMiddleware(backup.model)
+    primary, model = strict(providers, name, calling(name, 1, "Oslo"), DOWN, END)
+    backup, spare = strict(providers, other, calling(other, 2, "Rome"))
+    fallback = FallbackMiddleware(spare)
     given = {**SETTINGS[name], "temperature": 1.0}
     setting = Around(
         lambda request: request.override(model_settings={**request.model_settings, **given})
     )
     stack = [caching(), setting, fallback] if order == "caching outside" else [fallback, caching()]
-    made = agent(primary.model, *stack, system_prompt="Be brief.")
+    made = agent(model, *stack, system_prompt="Be brief.")
     answered = await run(verb, made)
 
     assert last(answered).text == "It rains."
-    assert (primary.provider.refused, backup.provider.refused) == ([], [])
-    assert [len(one.provider.requests) for one in (primary, backup)] == [3, 1]
+    assert (primary.refused, backup.refused) == ([], [])
+    assert [len(one.requests) for one in (primary, backup)] == [3, 1]
     told = [
         message.response_metadata["fallback"]["is_fallback"]
         for message in answered["messages"]
@@ -156,8 +142,8 @@ async def test_a_tool_loop_that_switches_in_its_second_round(
     ]
     assert told == [False, True, False]
 
-    (sent,) = backup.provider.bodies
-    marked = {"cache_control" in json.dumps(body) for body in primary.provider.bodies}
+    (sent,) = backup.bodies
+    marked = {"cache_control" in json.dumps(body) for body in primary.bodies}
     assert marked == {name == "anthropic"}
     inside = order == "caching inside" and other == "anthropic"
     assert ("cache_control" in json.dumps(sent)) is inside
@@ -165,29 +151,29 @@ async def test_a_tool_loop_that_switches_in_its_second_round(
         assert sent["temperature"] == 1.0
         special = {"logit_bias", "output_config", "prompt_cache_key", "store"}
         assert special.isdisjoint(sent)
-        assert all(special & body.keys() for body in primary.provider.bodies)
-        assert "a-beta" not in json.dumps([one.headers for one in backup.provider.requests])
-        sent_by_primary = [str(one.headers) for one in primary.provider.requests]
+        assert all(special & body.keys() for body in primary.bodies)
+        assert "a-beta" not in json.dumps([one.headers for one in backup.requests])
+        sent_by_primary = [str(one.headers) for one in primary.requests]
         assert name == "openai" or all("a-beta" in headers for headers in sent_by_primary)
-    assert "signed-1" in json.dumps(primary.provider.bodies[2]) or name == "openai"
+    assert "signed-1" in json.dumps(primary.bodies[2]) or name == "openai"
 
 
 @VERBS
 async def test_a_turn_goes_on_at_the_other_provider(providers: ProviderServer, verb: str) -> None:
     """With `reset="turn"` the fallback gets no marker either where it is the first asked."""
-    primary = Party(providers, "anthropic", [], down=1)
-    backup = Party(providers, "openai", [openai_calls(1, "Oslo"), ENDS["openai"]])
+    primary, model = strict(providers, "anthropic", DOWN)
+    backup, spare = strict(providers, "openai", calling("openai", 1, "Oslo"), END)
     marked: Any = [{"type": "text", "text": "Be brief.", "cache_control": MARK}]
     made = agent(
-        primary.model,
+        model,
         caching(),
-        FallbackMiddleware(backup.model, reset="turn"),
+        FallbackMiddleware(spare, reset="turn"),
         system_prompt=SystemMessage(marked),
     )
     question = HumanMessage([{"type": "text", "text": "Weather?", "cache_control": MARK}])
     answered = await run(verb, made, {"messages": [question]})
     assert last(answered).text == "It rains."
-    assert (primary.provider.refused, backup.provider.refused) == ([], [])
-    assert [len(one.provider.requests) for one in (primary, backup)] == [1, 2]
-    assert "cache_control" not in json.dumps(backup.provider.bodies)
+    assert (primary.refused, backup.refused) == ([], [])
+    assert [len(one.requests) for one in (primary, backup)] == [1, 2]
+    assert "cache_control" not in json.dumps(backup.bodies)
     assert answered["messages"][0].content == question.content
