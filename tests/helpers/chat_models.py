@@ -172,10 +172,12 @@ class Setting(ScriptedChat):
             self.closed.append("reset")
 
 
-def chat(model: str, *entries: Any, **fields: Any) -> ScriptedChat:
+def chat(
+    model: str, *entries: Any, kind: type[ScriptedChat] = ScriptedChat, **fields: Any
+) -> ScriptedChat:
     """Make a scripted model; an entry that is no list stands for a list of one part."""
     script = [entry if isinstance(entry, list) else [entry] for entry in entries]
-    return ScriptedChat(model=model, script=script, **fields)
+    return kind(model=model, script=script, **fields)
 
 
 def dead(model: str = "primary", status: int = 503) -> ScriptedChat:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from contextvars import ContextVar
+from functools import partial
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
@@ -39,9 +40,7 @@ class Talking(ScriptedChat):
     streaming: bool = True
 
 
-def talking(model: str, *entries: Any, **fields: Any) -> ScriptedChat:
-    script = [entry if isinstance(entry, list) else [entry] for entry in entries]
-    return Talking(model=model, script=script, streaming=True, **fields)
+talking = partial(chat, kind=Talking, streaming=True)
 
 
 class Console(BaseCallbackHandler):
@@ -102,16 +101,13 @@ async def aevents_v3(asked: Any, seen: list[str]) -> None:
     assert await stream.output()
 
 
-async def console(asked: Any, seen: list[str]) -> None:
-    asked.invoke(HI, {"callbacks": [Console(seen)]})
+def called_back(verb: str, handler: type[Any]) -> Any:
+    """Return a reader of what a callback handler hears of a call."""
 
+    async def read(asked: Any, seen: list[str]) -> None:
+        await VERBS[verb](asked, HI, {"callbacks": [handler(seen)]})
 
-async def aconsole(asked: Any, seen: list[str]) -> None:
-    await asked.ainvoke(HI, {"callbacks": [Console(seen)]})
-
-
-async def queue(asked: Any, seen: list[str]) -> None:
-    await asked.ainvoke(HI, {"callbacks": [Queue(seen)]})
+    return read
 
 
 async def queue_in_a_thread(asked: Any, seen: list[str]) -> None:
@@ -120,11 +116,12 @@ async def queue_in_a_thread(asked: Any, seen: list[str]) -> None:
 
 READERS: dict[str, Any] = {
     one.__name__: one
-    for one in (
-        messages, amessages, events, events_v3, aevents_v3,
-        console, aconsole, queue, queue_in_a_thread,
-    )
-}  # fmt: skip
+    for one in (messages, amessages, events, events_v3, aevents_v3, queue_in_a_thread)
+} | {
+    "console": called_back("invoke", Console),
+    "aconsole": called_back("ainvoke", Console),
+    "queue": called_back("ainvoke", Queue),
+}
 
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 
