@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import openai
 
 from honcho_fallback import ApiKey, FallbackPolicy, Target
-from tests.contract.ways.way import CONTENT, FEATURES, Place, Way
+from tests.contract.ways.way import CONTENT, FEATURES, Page, Place, Way
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -20,53 +20,64 @@ class Core(Way):
     verbs, few = ("call", "acall", "stream", "astream"), ("call", "astream")
     offers = FEATURES - {CONTENT}  # the user's own function knows what it asks
 
-    def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
-        targets = [
-            Target(
-                place.model,
-                "openai",
-                f"{place.model} of {place.provider.name}",
-                client={
-                    kind: kind(
-                        base_url=place.url,
-                        api_key=place.secret,
-                        max_retries=0,
-                        timeout=place.timeout or 60.0,
-                    )
-                    for kind in (openai.OpenAI, openai.AsyncOpenAI)
-                },
-                endpoint=place.url,
-                credential=ApiKey(place.secret),
-                labels=place.labels,
-            )
-            for place in places
-        ]
-        return FallbackPolicy(targets, config, observers=observers)
+    def model(self, place: Place, **fields: Any) -> Target:
+        return Target(
+            place.model,
+            "openai",
+            f"{place.model} of {place.provider.name}",
+            client={
+                kind: kind(
+                    base_url=place.url,
+                    api_key=place.secret,
+                    max_retries=0,
+                    timeout=place.timeout or 60.0,
+                    **(fields if kind is openai.OpenAI else {}),
+                )
+                for kind in (openai.OpenAI, openai.AsyncOpenAI)
+            },
+            endpoint=place.url,
+            credential=ApiKey(place.secret),
+            labels=place.labels,
+            prefill=place.prefill,
+        )
 
-    async def ask(self, chain: Any, verb: str, question: str, metadata: Any) -> str:
+    def over(self, *models: Any, config: FallbackConfig, observers: Iterable[Any] = ()) -> Any:
+        return FallbackPolicy(models, config, observers=observers)
+
+    async def read(self, chain: Any, verb: str, question: str, metadata: Any = None) -> Page:
+        answer = self.answer(chain, verb, question, metadata)
+        page = Page()
+        if verb == "stream":
+            self.show(page, answer)
+        elif verb == "astream":
+            self.show(page, [chunk async for chunk in answer])
+        else:
+            answer = await answer if verb == "acall" else answer
+            page.show(answer.choices[0].message.content or "")
+        return page
+
+    def answer(self, chain: Any, verb: str, question: str, metadata: Any = None) -> Any:
         kind = openai.AsyncOpenAI if verb.startswith("a") else openai.OpenAI
-        asked: dict[str, Any] = {"messages": [{"role": "user", "content": question}]}
-        if "stream" in verb:
-            asked |= {"stream": True, "stream_options": {"include_usage": True}}
+        messages: list[Any] = [{"role": "user", "content": question}]
+        streamed = {"stream": True, "stream_options": {"include_usage": True}}
 
         def create(attempt: Attempt) -> Any:
+            """Ask: with the beginning of the answer, where there is one."""
             client = attempt.target.client[kind]
-            patience = min(attempt.timeout or client.timeout, client.timeout)
+            begun = [{"role": "assistant", "content": attempt.partial}] * bool(attempt.partial)
             return client.chat.completions.create(
-                **asked, model=attempt.target.model, timeout=patience
+                model=attempt.target.model,
+                messages=[*messages, *begun],
+                timeout=min(attempt.timeout or client.timeout, client.timeout),
+                **(streamed if "stream" in verb else {}),
             )
 
-        answer: Any = getattr(chain, verb)(create, metadata=metadata)
-        if verb == "stream":
-            return "".join(map(_text_of, answer))
-        if verb == "astream":
-            return "".join([_text_of(chunk) async for chunk in answer])
-        answer = await answer if verb == "acall" else answer
-        return answer.choices[0].message.content or ""
+        partial = {"partial": self.partial} if "stream" in verb else {}
+        return getattr(chain, verb)(create, metadata=metadata, **partial)
 
-
-def _text_of(chunk: Any) -> str:
-    return "".join(choice.delta.content or "" for choice in chunk.choices)
+    def show(self, page: Page, chunks: Iterable[Any]) -> None:
+        for chunk in chunks:
+            page.show_chunk(chunk, by_id=self.partial == "replace")
 
 
 WAYS: list[Way] = [Core()]

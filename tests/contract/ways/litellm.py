@@ -11,7 +11,7 @@ from litellm.exceptions import Timeout
 from litellm.llms.custom_httpx.async_client_cleanup import close_litellm_async_clients
 
 from honcho_fallback_litellm import FallbackRoutingStrategy
-from tests.contract.ways.way import LATE, Place, Way
+from tests.contract.ways.way import LATE, Page, Place, Way
 from tests.helpers.litellm_runs import deployment, litellm_left_clean, text_of
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from honcho_fallback import FallbackConfig
 
-IN_A_LOOP = " in a loop"
+GROUP, IN_A_LOOP = "group", " in a loop"
 
 
 class OfRouter(Way):
@@ -45,44 +45,49 @@ class OfRouter(Way):
     async def close(self) -> None:
         await close_litellm_async_clients()
 
-    def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
-        models = [
-            deployment(
-                "group",
-                f"{self.form}/{place.model}",
-                place.url,
-                rank,
-                f"{place.model} of {place.provider.name}",
-                api_key=place.secret,
-                tags=[*place.labels],
-                **({} if place.timeout is None else {"timeout": place.timeout}),
-            )
-            for rank, place in enumerate(places)
-        ]
-        router = Router(models)
+    def model(self, place: Place, **fields: Any) -> Any:
+        timeout = {} if place.timeout is None else {"timeout": place.timeout}
+        model, name = f"{self.form}/{place.model}", f"{place.model} of {place.provider.name}"
+        given = {"api_key": place.secret, "tags": [*place.labels], **timeout, **fields}
+        return deployment(GROUP, model, place.url, None, name, **given)
+
+    def over(self, *models: Any, config: FallbackConfig, observers: Iterable[Any] = ()) -> Any:
+        for rank, model in enumerate(models):
+            model["model_info"]["fallback_rank"] = rank
+        router = Router([*models])
         # What LiteLLM loads late is loaded once for all Routers.
         FallbackRoutingStrategy(config, observers=observers).register(router, warm=False)
         return router
 
-    async def ask(self, chain: Any, verb: str, question: str, metadata: Any) -> str:
+    async def read(self, chain: Any, verb: str, question: str, metadata: Any = None) -> Page:
         asked: dict[str, Any] = {
-            "model": "group",
+            "model": GROUP,
             "messages": [{"role": "user", "content": question}],
             "stream": "stream" in verb,
             "top_p": 0.9,
         }
+        if "stream" in verb:
+            asked["stream_options"] = {"include_usage": True}
         if metadata is not None:
             asked["metadata"] = metadata
-        if verb == "acompletion":
-            return text_of(await chain.acompletion(**asked))
-        if verb == "astream":
-            return text_of([chunk async for chunk in await chain.acompletion(**asked)])
 
-        def ask() -> str:
+        def ask() -> Any:
             answer = chain.completion(**asked)
-            return text_of([*answer] if "stream" in verb else answer)
+            return [*answer] if "stream" in verb else answer
 
-        return ask() if verb.endswith(IN_A_LOOP) else await asyncio.to_thread(ask)
+        if verb == "acompletion":
+            answer: Any = await chain.acompletion(**asked)
+        elif verb == "astream":
+            answer = [chunk async for chunk in await chain.acompletion(**asked)]
+        else:
+            answer = ask() if verb.endswith(IN_A_LOOP) else await asyncio.to_thread(ask)
+        page = Page()
+        if "stream" not in verb:
+            page.show(text_of(answer))
+            return page
+        for chunk in answer:
+            page.show_chunk(chunk, by_id=True)
+        return page
 
 
 class OfRouterToAnthropic(OfRouter):

@@ -40,6 +40,7 @@ class Place:
         host: The name of the machine in the address: what is on one host fails together.
         timeout: The patience of this model's own client, in seconds, or None for its default.
         labels: What is true of it.
+        prefill: Whether it goes on with the beginning of an answer.
     """
 
     provider: Provider
@@ -48,6 +49,7 @@ class Place:
     host: str = "127.0.0.1"
     timeout: float | None = None
     labels: frozenset[str] = field(default_factory=frozenset[str])
+    prefill: bool = False
 
     @property
     def url(self) -> str:
@@ -56,6 +58,30 @@ class Place:
     @property
     def secret(self) -> str:
         return self.key or f"key-of-{self.provider.name}"
+
+
+@dataclass(slots=True)
+class Page:
+    """Show what is said, as an application does: another answer takes the place of the first."""
+
+    text: str = ""
+    of: object = None
+    model: str | None = None
+    has_usage: bool = False
+
+    def show(self, text: str, of: object = None) -> None:
+        """Add a text of the answer that is known by this, or begin with it anew."""
+        if of != self.of:
+            self.text, self.of = "", of
+        self.text += text
+
+    def show_chunk(self, chunk: Any, *, by_id: bool) -> None:
+        """Read a chunk of OpenAI's or LiteLLM's; the chunks of one answer share an id."""
+        self.model = chunk.model or self.model
+        self.has_usage = self.has_usage or bool(getattr(chunk, "usage", None))
+        for choice in chunk.choices:
+            if choice.delta.content:
+                self.show(choice.delta.content, of=chunk.id if by_id else None)
 
 
 class Way(ABC):
@@ -68,6 +94,7 @@ class Way(ABC):
         offers: What not every way has.
         raises: What comes out of a call, by what became of it.
         form: Whose errors it reads: of ``openai`` or of ``anthropic``.
+        partial: What becomes of what was shown of a broken answer, where that may be said.
     """
 
     name: str
@@ -82,6 +109,7 @@ class Way(ABC):
         REJECTED: openai.BadRequestError,
     }
     form = "openai"
+    partial: Any = "final"
 
     def clean(self) -> AbstractContextManager[None]:
         return nullcontext()
@@ -89,10 +117,21 @@ class Way(ABC):
     async def close(self) -> None:  # noqa: B027 # most keep nothing open
         """Close what the framework keeps open in this loop."""
 
-    @abstractmethod
     def chain(self, places: list[Place], config: FallbackConfig, observers: Iterable[Any]) -> Any:
         """Build the framework's chain."""
+        return self.over(*map(self.model, places), config=config, observers=observers)
 
     @abstractmethod
+    def model(self, place: Place, **fields: Any) -> Any:
+        """Make what stands for one place in a chain, with further fields of its own."""
+
+    @abstractmethod
+    def over(self, *models: Any, config: FallbackConfig, observers: Iterable[Any] = ()) -> Any:
+        """Make the chain of these."""
+
+    @abstractmethod
+    async def read(self, chain: Any, verb: str, question: str, metadata: Any = None) -> Page:
+        """Ask it, and show what it says, as its users read it."""
+
     async def ask(self, chain: Any, verb: str, question: str, metadata: Any) -> str:
-        """Ask it, and return what it says."""
+        return (await self.read(chain, verb, question, metadata)).text
