@@ -6,22 +6,22 @@ to agree or to stand in a row of its own.
 
 from __future__ import annotations
 
-import json
+from contextlib import contextmanager
 from functools import cache, partial
-from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 
 from tests.contract.test_reality import ALL, CLIENTS, LEFT_OPEN, Client, first_attempt, sdk
-from tests.helpers.broken_server import WAYS, Connection, served, trusted
+from tests.helpers.broken_server import WAYS, Connection, Place, served, trusted
 from tests.helpers.pages import assert_shown
-from tests.helpers.wire import event, form_of, named_event
+from tests.helpers.provider import ProviderServer, Reply
+from tests.helpers.wire import MESSAGE, event, form_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
-    from tests.helpers.broken_server import Request
+    from tests.helpers.provider import SeenRequest
 
 pytestmark = LEFT_OPEN
 
@@ -34,67 +34,40 @@ NAMES = (
 )  # fmt: skip
 
 
-def answer(status: int, body: bytes, kind: str = "text/html") -> bytes:
-    phrases = {one.value: one.phrase for one in HTTPStatus}
-    phrase = phrases.get(status, "Client Closed Request")
-    head = f"HTTP/1.1 {status} {phrase}\r\ncontent-type: {kind}\r\nconnection: close\r\n"
-    return f"{head}content-length: {len(body)}\r\n\r\n".encode() + body
+@contextmanager
+def answered(*replies: Any, streamed: bool = False) -> Iterator[Place]:
+    """Serve, for as long as the place is used: what is said in turn, the last again and again."""
+    with ProviderServer(keep_alive=False) as server:
+        provider = server.new("provider")
+        *first, provider.standing = replies
+        provider.reply(*first)
+        yield Place(provider.url, streamed=streamed)
 
 
-def page(status: int, text: str, kind: str = "text/html") -> Callable[[Connection], None]:
+def page(status: int, text: str, kind: str = "text/html") -> Any:
     """Answer as somebody on the way does."""
-
-    def serve(connection: Connection) -> None:
-        connection.read()
-        connection.send(answer(status, text.encode(), kind))
-
-    return serve
+    return partial(answered, Reply(status=status, body=text, headers={"content-type": kind}))
 
 
-def providers(status: int) -> Callable[[Connection], None]:
-    """Answer as the provider does, in the form of the request."""
+def no(status: int) -> Callable[[SeenRequest], Reply]:
+    """Refuse as the provider does, in the form of the request."""
 
-    def serve(connection: Connection) -> None:
-        document = error_of(connection.read(), status)
-        connection.send(answer(status, json.dumps(document).encode(), "application/json"))
+    def reply(request: SeenRequest) -> Reply:
+        known = form_of(request.path).errors
+        return Reply(status=status, error=known.get(status, "overloaded_error"))
 
-    return serve
-
-
-def error_of(request: Request, status: int) -> dict[str, Any]:
-    form = form_of(request.path)
-    return form.error("The provider says no.", form.errors.get(status, "overloaded_error"))
+    return reply
 
 
-def stream(*, begins: bool) -> Callable[[Connection], None]:
-    """Send an error in a stream: first of all, or after what a stream begins with."""
-
-    def serve(connection: Connection) -> None:
-        request = connection.read()
-        error = error_of(request, 529)
-        is_anthropics = error.get("type") == "error"
-        text = named_event(**({"kind": "error"} | error)) if is_anthropics else event(error)
-        data = f"{text}\n\n".encode()
-        head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n"
-        connection.send(f"{head}transfer-encoding: chunked\r\n\r\n".encode())
-        connection.send(request.events(content=False) if begins else b"")
-        connection.send(b"%x\r\n%s\r\n0\r\n\r\n" % (len(data), data))
-
-    return serve
+def overloaded_first_of_all(request: SeenRequest) -> Reply:
+    error = form_of(request.path).error(MESSAGE, "overloaded_error")
+    return Reply(events=[event(error, error.get("type"))])
 
 
 def dies(connection: Connection) -> None:
     """Read a request and end, so that nobody listens for the next."""
     connection.read()
     connection.server.stop_listening()
-
-
-def then_refuses(connection: Connection) -> None:
-    """Lose the first request, and say no to the second."""
-    request = connection.read()
-    if connection.server.requests > 1:
-        document = json.dumps(error_of(request, 429)).encode()
-        connection.send(answer(429, document, "application/json"))
 
 
 class Row(NamedTuple):
@@ -138,36 +111,40 @@ ROWS = {
     "nobody: closed": Row(WAYS["closed without an answer"], "unknown"),
     "nobody: reset": Row(WAYS["reset in the status line"], "unknown"),
     "nobody: no answer in time": Row(WAYS["no answer"], "unknown"),
-    "the provider: 400": Row(served(providers(400)), "refused"),
-    "the provider: 401": Row(served(providers(401)), "refused"),
-    "the provider: 429": Row(served(providers(429)), "refused"),
-    "the provider: 503": Row(served(providers(503)), "refused", others={"aiohttp": "unknown"}),
-    "the provider: 500": Row(served(providers(500)), "unknown"),
-    "the provider: 408": Row(served(providers(408)), "unknown"),
-    "the provider: 409": Row(served(providers(409)), "unknown"),
-    "the provider: 424": Row(served(providers(424)), "unknown"),
-    "the provider: 499": Row(served(providers(499)), "unknown"),
-    "a gateway: 429 and a page": Row(served(page(429, NGINX)), "refused"),
-    "a gateway: 503 and nginx's page": Row(served(page(503, NGINX)), "unknown"),
-    "a gateway: 503 and Heroku's page": Row(served(page(503, HEROKU)), "unknown"),
+    "the provider: 400": Row(partial(answered, no(400)), "refused"),
+    "the provider: 401": Row(partial(answered, no(401)), "refused"),
+    "the provider: 429": Row(partial(answered, no(429)), "refused"),
+    "the provider: 503": Row(partial(answered, no(503)), "refused", others={"aiohttp": "unknown"}),
+    "the provider: 500": Row(partial(answered, no(500)), "unknown"),
+    "the provider: 408": Row(partial(answered, no(408)), "unknown"),
+    "the provider: 409": Row(partial(answered, no(409)), "unknown"),
+    "the provider: 424": Row(partial(answered, no(424)), "unknown"),
+    "the provider: 499": Row(partial(answered, no(499)), "unknown"),
+    "a gateway: 429 and a page": Row(page(429, NGINX), "refused"),
+    "a gateway: 503 and nginx's page": Row(page(503, NGINX), "unknown"),
+    "a gateway: 503 and Heroku's page": Row(page(503, HEROKU), "unknown"),
     "a gateway: 503 and a line": Row(
-        served(page(503, "upstream request timeout", "text/plain")), "unknown"
+        page(503, "upstream request timeout", "text/plain"), "unknown"
     ),
     "a gateway: 503 and a socket's words": Row(
-        served(page(503, "socket closed", "text/plain")), "unknown"
+        page(503, "socket closed", "text/plain"), "unknown"
     ),
     "a gateway: 503 and no code": Row(
-        served(page(503, '{"message": "Service Unavailable"}', "application/json")), "unknown"
+        page(503, '{"message": "Service Unavailable"}', "application/json"), "unknown"
     ),
-    "a gateway: 503 and nothing": Row(served(page(503, "")), "unknown"),
+    "a gateway: 503 and nothing": Row(page(503, ""), "unknown"),
     "the provider: overloaded, in a stream": Row(
-        served(stream(begins=False), streamed=True), "refused"
+        partial(answered, overloaded_first_of_all, streamed=True), "refused"
     ),
     "the provider: overloaded, in a stream that had begun": Row(
-        served(stream(begins=True), streamed=True), "unknown", began="yes"
+        partial(answered, Reply(text="", error="overloaded_error"), streamed=True),
+        "unknown",
+        began="yes",
     ),
     "nobody: closed, then refused": Row(served(dies), "unknown", retried="yes"),
-    "nobody, then the provider: 429": Row(served(then_refuses), "unknown", retried="yes"),
+    "nobody, then the provider: 429": Row(
+        partial(answered, Reply(drop=True), no(429)), "unknown", retried="yes"
+    ),
     "nobody: a stream that broke": Row(
         WAYS["reset in a stream, before content"], "unknown", began="yes"
     ),

@@ -169,18 +169,13 @@ def langchain(place: Place, package: str, cls: str, method: str) -> Opened:
 def router(place: Place, function: str) -> Opened:
     library = import_module("litellm")
     from honcho_fallback_litellm import FallbackRoutingStrategy  # noqa: PLC0415  may be missing
+    from tests.helpers.litellm_runs import deployment  # noqa: PLC0415
 
-    primary = {"model": "openai/m", "api_base": f"{place.url}/v1", "api_key": KEY}
-    backup = {"model": "openai/b", "api_key": KEY, "mock_response": BACKUP}
-    group = [
-        {
-            "model_name": "chat",
-            "litellm_params": {**params, "timeout": place.timeout},
-            "model_info": {"id": str(rank), "fallback_rank": rank},
-        }
-        for rank, params in enumerate((primary, backup))
-    ]
-    owner = library.Router(model_list=group)
+    patience = {"timeout": place.timeout}
+    primary = deployment("chat", "openai/m", f"{place.url}/v1", 0, **patience)
+    elsewhere = "http://backup.invalid"  # where nobody is asked
+    backup = deployment("chat", "openai/b", elsewhere, 1, mock_response=BACKUP, **patience)
+    owner = library.Router(model_list=[primary, backup])
     FallbackRoutingStrategy(observers=[SWITCHES]).register(owner)
     return nullcontext(), partial(getattr(owner, function), model="chat", messages=SAY)
 
@@ -284,6 +279,8 @@ async def _acall(client: Client, place: Place) -> None:
             await ask()
         if client.verb == "acall":
             await POLICY.acall(_chooser(ask, _answer))
+        elif client.verb == "trio":
+            await _driven(ask)
         elif client.stream:
             chunks = POLICY.astream(_chooser(ask, _chunks)) if client.verb else ask()
             async for chunk in chunks:
@@ -293,18 +290,14 @@ async def _acall(client: Client, place: Place) -> None:
             await ask()
 
 
-async def _in_trio(client: Client, place: Place) -> None:
+async def _driven(ask: Callable[[], Any]) -> None:
     """Drive the machine itself: `acall` belongs to asyncio."""
-    owner, ask = client.open(place)
-    async with owner:
-        if place.warm:
-            await ask()
-        run = POLICY.start()
-        try:
-            await ask()
-        except Exception as error:  # noqa: BLE001  whatever it is, the machine judges it
-            run.fail(error)
-            run.succeed()
+    run = POLICY.start()
+    try:
+        await ask()
+    except Exception as error:  # noqa: BLE001  whatever it is, the machine judges it
+        run.fail(error)
+        run.succeed()
 
 
 def first_attempt(client: Client, place: Place) -> tuple[AttemptRecord, Outcome]:
@@ -314,7 +307,7 @@ def first_attempt(client: Client, place: Place) -> tuple[AttemptRecord, Outcome]
         SWITCHES.clear()
         with suppress(Exception):  # the record says what it was
             if client.verb == "trio":
-                import_module("trio").run(_in_trio, client, place)
+                import_module("trio").run(_acall, client, place)
             elif client.is_async:
                 asyncio.run(_acall(client, place))
             else:
