@@ -460,13 +460,6 @@ def test_a_mistake_that_a_connection_class_hides_is_a_mistake() -> None:
     assert classify(caught.value).kind is Kind.LOCAL
 
 
-@pytest.mark.parametrize("name", ["ConnectError", "ModelError", "SomeFailure"])
-def test_no_class_becomes_its_cancelled_cause(name: str) -> None:
-    """A cancellation below an error that was raised for it is not the caller's word."""
-    error = raised_from(stand_in(name, "some.sdk")("hello"), KeyboardInterrupt())
-    assert classify(error).kind is not Kind.CANCELLED
-
-
 _edges = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3))
 
 
