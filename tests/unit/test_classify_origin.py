@@ -20,7 +20,7 @@ from openai.types.responses import ResponseError
 from honcho_fallback import Failure, FallbackConfig, FallbackPolicy, Target, classify
 from honcho_fallback._classify._tables import ORIGINS, WORDS
 from honcho_fallback._values.failure import FailureKind as Kind
-from tests.helpers.errors import EXAMPLES, classified_in_a_task
+from tests.helpers.errors import EXAMPLES, REQUEST, classified_in_a_task, raised_from
 from tests.helpers.provider import ProviderServer, Reply
 
 if TYPE_CHECKING:
@@ -387,9 +387,7 @@ def test_a_code_in_a_text_counts_where_only_a_model_was_asked() -> None:
 
 
 def sdk_error(cause: BaseException) -> BaseException:
-    error = openai.APIConnectionError(request=httpx2.Request("POST", "https://a.example/v1"))
-    error.__cause__ = cause
-    return error
+    return raised_from(openai.APIConnectionError(request=REQUEST), cause)
 
 
 LOOPS = [
