@@ -66,11 +66,8 @@ async def test_a_cancellation_that_nobody_sent_to_this_task_switches(
     assert [one async for one in policy.astream(chunks, run=streamed)] == ["hello"]
     for record in (run.record, streamed.record):
         first = record.attempts[0]
-        assert (first.kind, first.reached, first.error) == (
-            "connection",
-            "unknown",
-            "ConnectionAbortedError",
-        )
+        assert (first.kind, first.error) == ("connection", "ConnectionAbortedError")
+        assert first.reached == "unknown"
     assert {*scopes} == {"client"}
 
 
