@@ -7,7 +7,7 @@ from contextlib import aclosing
 from copy import copy
 from dataclasses import replace
 from inspect import isawaitable
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Unpack, cast
 from weakref import WeakKeyDictionary
 
 from agents import (
@@ -162,8 +162,7 @@ class FallbackModel(Model):
 
         def ask(attempt: Attempt) -> AsyncIterator[TResponseStreamEvent]:
             events = attempt.target.client.stream_response(**self._fitted(request, attempt))
-            place = self._places[attempt.position]
-            return _in_order(events, place, is_replaceable=self._partial == "replace")
+            return _in_order(events, self._places[attempt.position], self._partial)
 
         call = self._start(request)
         async with aclosing(self.policy.astream(ask, run=call, partial=self._partial)) as events:
@@ -217,13 +216,12 @@ class FallbackModel(Model):
         asked = {**request._asdict(), "conversation": request.conversation_id}
         routing = {name: getattr(request.model_settings, name) for name in _EXTRA if require}
         reasons = dict[int, str]()
-        for position, place in enumerate(self._places):
-            is_responses, _ = place
+        for position, target in enumerate(self.policy.targets):
+            is_responses, _ = place = self._places[position]
             own = (FunctionTool, CustomTool) if is_responses else (FunctionTool,)
             tools = [{"type": one.name} for one in request.tools if not isinstance(one, own)]
             why = None if place == keeper else bound_to({**asked, "tools": tools})
-            model = self.policy.targets[position].model
-            route = route_in(routing, model) if place == home else None
+            route = route_in(routing, target.model) if place == home else None
             if why or route:
                 reasons[position] = why or (
                     f"it lacks the label {min(require)!r} where {route} may lead elsewhere"
@@ -244,7 +242,7 @@ class FallbackModel(Model):
             _MADE_AT.get(_id_of(one), home) != here and not isinstance(one.get("content"), str)
             for one in history
         ):
-            history = portable(history, made_by=form, for_=form)
+            history = cast("list[Any]", portable(history, made_by=form, for_=form))
             items = history
         if here != home:
             settings = replace(settings, **_OF_THE_PRIMARY)
@@ -339,7 +337,7 @@ def _note_maker(place: tuple[bool, str], made: Any) -> None:
 
 
 async def _in_order(
-    events: AsyncIterator[TResponseStreamEvent], place: tuple[bool, str], *, is_replaceable: bool
+    events: AsyncIterator[TResponseStreamEvent], place: tuple[bool, str], partial: str
 ) -> AsyncGenerator[TResponseStreamEvent, None]:
     """Hand on a model's events, and what settles the answer not before its end is known.
 
@@ -355,7 +353,7 @@ async def _in_order(
                 kind = getattr(event, "type", None)
                 if kind in _ENDS or kind == _ITEM_DONE:
                     _note_maker(place, event)
-                if kind in _ENDS or (is_replaceable and kind == _ITEM_DONE):
+                if kind in _ENDS or (partial == "replace" and kind == _ITEM_DONE):
                     late.append(event)
                     continue
                 has_begun = True

@@ -118,7 +118,7 @@ class PydanticAI:
         self, model: Any, *tools: Any, question: str = "hi", settings: Any = None, **options: Any
     ) -> str:
         agent = PydanticAgent(model, tools=tools, model_settings=settings)
-        return (await agent.run(question, **options)).output
+        return str((await agent.run(question, **options)).output)
 
     def in_session(self, name: str) -> dict[str, Any]:
         return {"conversation_id": name}

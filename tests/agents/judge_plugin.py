@@ -24,7 +24,7 @@ from honcho_fallback_openai_agents import FallbackModel as AgentsModel
 from honcho_fallback_pydantic_ai import FallbackModel as PydanticModel
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Coroutine, Iterator
+    from collections.abc import AsyncGenerator, Coroutine, Generator
 
 OURS = os.environ.get("JUDGED") != "theirs"
 # Their conftest imports it for tests of the command line.
@@ -46,7 +46,7 @@ def at_once(coroutine: Coroutine[Any, Any, bool]) -> bool:
 
 
 @contextmanager
-def their_group() -> Iterator[None]:
+def their_group() -> Generator[None]:
     """Raise their group where ours says that nobody answered, as if ours had never been."""
     try:
         yield
