@@ -106,8 +106,6 @@ class FallbackModel(OwnFallbackModel):
         pydantic_ai.exceptions.UserError: A name is not known.
     """
 
-    policy: FallbackPolicy
-
     def __init__(
         self,
         primary: Candidate,
@@ -130,6 +128,8 @@ class FallbackModel(OwnFallbackModel):
             chain, config, agent=agent or "unknown", observers=observers, **options
         )
         self._partial: Literal["final", "replace"] = partial
+        home = place_of(chain[0])
+        self._is_at_home = [place_of(target) == home for target in chain]
 
     async def request(
         self,
@@ -244,7 +244,7 @@ class FallbackModel(OwnFallbackModel):
         to. Where it does not think, it refuses the thoughts of that turn.
         """
         model, target = self.models[attempt.position], attempt.target
-        sent = self._sent_to(target, settings)
+        sent = self._sent_to(attempt.position, settings)
         if hasattr(getattr(model.provider, "client", None), "max_retries"):
             sent = {"max_retries": 0, **(model.settings or {}), **sent}  # the SDK's own are off
         asked = cast("ModelSettings", {**sent, **target.params})
@@ -262,9 +262,9 @@ class FallbackModel(OwnFallbackModel):
             asked = cast("ModelSettings", {**asked, "anthropic_thinking": {"type": "disabled"}})
         return [*map(_without_thoughts, messages)], asked
 
-    def _sent_to(self, target: Target, settings: ModelSettings | None) -> dict[str, Any]:
+    def _sent_to(self, position: int, settings: ModelSettings | None) -> dict[str, Any]:
         """Return those of a request's own settings that a target gets."""
-        left = () if self._is_at_home(target) else _OF_THE_PRIMARY
+        left = () if self._is_at_home[position] else _OF_THE_PRIMARY
         return {name: value for name, value in (settings or {}).items() if name not in left}
 
     def _unfit(
@@ -276,18 +276,15 @@ class FallbackModel(OwnFallbackModel):
         kept: Mapping[str, Any] = settings or {}
         names = [name for name in _KEPT_ELSEWHERE if kept.get(name) not in {None, "auto"}]
         for position, target in enumerate(self.policy.targets):
-            route = required and route_in(self._sent_to(target, settings), target.model)
+            route = required and route_in(self._sent_to(position, settings), target.model)
             if pinned is not None and self.models[position] is not pinned:
                 reasons[position] = "the response that goes on is another's"
-            elif pinned is None and names and not self._is_at_home(target):
+            elif pinned is None and names and not self._is_at_home[position]:
                 reasons[position] = f"{names[0]} is kept by the primary's provider"
             elif route:
                 why = f"it lacks the label {min(required)!r} where {route} may lead elsewhere"
                 reasons[position] = why
         return reasons or None
-
-    def _is_at_home(self, target: Target) -> bool:
-        return place_of(target) == place_of(self.policy.targets[0])
 
 
 class _Candidate(OwnFallbackModel):
