@@ -120,7 +120,7 @@ def options_of(request: dict[str, Any], config: FallbackConfig) -> dict[str, Any
     session = next((one for one in sessions if one and isinstance(one, str)), None)
     if session is not None:
         options["session"] = session
-    plain = plain_metadata_of(request) if metadata else None
+    plain = _plain_metadata(request, metadata)
     if plain is not None:
         options["metadata"] = plain
     return options
@@ -146,10 +146,8 @@ def required_in(request: dict[str, Any], config: FallbackConfig) -> frozenset[st
     return config.require
 
 
-def plain_metadata_of(request: dict[str, Any]) -> dict[str, Any] | None:
+def _plain_metadata(request: dict[str, Any], buckets: list[Any]) -> dict[str, Any] | None:
     """Return what a record says of a call: what the caller wrote, nothing that LiteLLM adds."""
-    given = (request.get(name) for name in _BUCKETS)
-    buckets: list[dict[Any, Any]] = [one for one in given if isinstance(one, dict)]
     if "proxy_server_request" in request or any(
         _PROXYS in one or _REQUESTERS in one for one in buckets
     ):

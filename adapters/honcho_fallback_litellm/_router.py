@@ -84,9 +84,9 @@ class Rotation:
     __slots__ = ("cooling", "healthy")
 
     def __init__(self, router: Any, ids: tuple[str, ...], healthy: Any) -> None:
-        if isinstance(healthy, RuntimeError | OSError):  # the look itself failed: ask in turn
-            healthy = [{"model_info": {"id": one}} for one in ids]
-        self.healthy = _ids_in(healthy)
+        # Where nobody looked, or the look itself failed, all are asked in turn.
+        knows_nothing = healthy is None or isinstance(healthy, RuntimeError | OSError)
+        self.healthy = {*ids} if knows_nothing else _ids_in(healthy)
         self.cooling = dict[str, float]()
         if not self.healthy.issuperset(ids):
             store = (
@@ -131,11 +131,7 @@ async def _healthy(router: Any, request: dict[str, Any]) -> Any:
     for name in ("metadata", "litellm_metadata"):
         if isinstance(seen.get(name), dict):
             seen[name] = {**seen[name]}
-    asked = {
-        "messages": request.get("messages"),
-        "input": request.get("input"),
-        "specific_deployment": False,
-    }
+    asked = {one: request.get(one) for one in _HISTORIES} | {"specific_deployment": False}
     try:
         if hasattr(router, "select"):
             return await router.select(request["model"], seen, kind="healthy", **asked)
@@ -186,4 +182,4 @@ def rotation(router: Any, ids: tuple[str, ...], request: dict[str, Any]) -> Rota
             where: Rotation = ended.value
             return where
         looking.close()
-    return Rotation(router, ids, [{"model_info": {"id": one}} for one in ids])
+    return Rotation(router, ids, None)
