@@ -89,7 +89,7 @@ class FallbackPolicy:
         FallbackConfigError: The chain is empty, names repeat, or an argument has the wrong type.
     """
 
-    __slots__ = ("_owner", "_policy", "_unwarned")
+    __slots__ = ("_owner", "_policy", "_runtime", "_unwarned")
 
     def __init__(  # noqa: PLR0913 # each is a part of what a policy is
         self,
@@ -111,8 +111,9 @@ class FallbackPolicy:
             config = config.replace(**options)
         if runtime is not None:
             require_type("runtime", runtime, Runtime, "pass a Runtime or leave it out")
-        chain, own = check_chain(targets), Observers.of(observers)
-        self._policy = ResolvedPolicy(chain, config, agent, own, runtime, classifier)
+        chain = check_chain(targets)
+        self._policy = ResolvedPolicy(chain, config, agent, Observers.of(observers), classifier)
+        self._runtime = runtime
         self._owner: object = self
         self._unwarned = iter((True,))
         if turns_of is not None:
@@ -129,10 +130,10 @@ class FallbackPolicy:
         return label(f"<FallbackPolicy {self._policy.agent}: {chain}>")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        policy, own = self._policy, tuple(self._policy.observers or ())
-        rest: dict[str, Any] = {"runtime": policy.runtime, "classifier": policy.classifier}
-        rest |= {"agent": policy.agent, "observers": own}
-        return partial(FallbackPolicy, policy.chain, policy.config, **rest), ()
+        own = tuple(self._policy.observers or ())
+        rest: dict[str, Any] = {"agent": self.agent, "observers": own, "runtime": self._runtime}
+        rest["classifier"] = self._policy.classifier
+        return partial(FallbackPolicy, self.targets, self.config, **rest), ()
 
     def __deepcopy__(self, memo: object = None) -> FallbackPolicy:
         return self  # immutable, and its clients and its cooldown are there to be shared
@@ -321,7 +322,7 @@ class FallbackPolicy:
         if not isinstance(sessions, Sessions):
             return None
         key = session_id, policy.agent, *(target.name for target in policy.chain)
-        now = (policy.runtime or Runtime.current()).monotonic()
+        now = (self._runtime or Runtime.current()).monotonic()
         return Place(session_id, sessions.position(key, now), partial(sessions.answered, key))
 
     def start(self, **options: Unpack[StartOptions]) -> FallbackRun:
@@ -351,7 +352,8 @@ class FallbackPolicy:
         """
         policy = object.__new__(type(self))
         policy._policy = self._policy.labelled(agent)
-        policy._owner, policy._unwarned = self._owner, self._unwarned
+        policy._runtime, policy._owner = self._runtime, self._owner
+        policy._unwarned = self._unwarned
         return policy
 
     perform = staticmethod(drivers.perform)
@@ -360,7 +362,7 @@ class FallbackPolicy:
     def _observers(self) -> Observers | None:
         """Return who observes: in a time of its own, as a simulated one, not the process's."""
         own = self._policy.observers
-        if self._policy.runtime is not None or Observers.everybodys is None:
+        if self._runtime is not None or Observers.everybodys is None:
             return own
         return Observers.now(own)
 
@@ -375,7 +377,8 @@ class FallbackPolicy:
     def _start(self, options: CallOptions) -> FallbackRun:
         if options:
             return self._starter(options)()
-        return FallbackRun(self._policy, self._current_turn(self._policy), _new_id())
+        turn = self._current_turn(self._policy)
+        return FallbackRun(self._policy, turn, _new_id(), self._runtime)
 
     def _starter(self, options: CallOptions) -> Start:
         # A generator's body runs when it is first read, perhaps in another context: which turn it
@@ -396,7 +399,7 @@ class FallbackPolicy:
             config = policy.config.replace(**overrides)
             if "require" in overrides:  # a promise of the policy's is no call's to take back
                 config = config.replace(require=config.require | policy.config.require)
-            rest = policy.observers, policy.runtime, policy.classifier
+            rest = policy.observers, policy.classifier
             policy = ResolvedPolicy(policy.chain, config, agent, *rest)
         if turn is not None and turn.owner is not self._owner:
             fix = "pass one from this policy's turn()"
@@ -408,8 +411,10 @@ class FallbackPolicy:
         if session is not None and (place := self._place(policy, session)) is not None:
             turn = turn or Turn(self._owner, _new_id(), self._tell_turn_end)
             turn.join(place)
-        unfit = _checked_unfit(unfit, policy)
-        return lambda: FallbackRun(policy, turn, _new_id(), metadata=metadata, unfit=unfit)
+        unfit, runtime = _checked_unfit(unfit, policy), self._runtime
+        return lambda: FallbackRun(
+            policy, turn, _new_id(), runtime, metadata=metadata, unfit=unfit
+        )
 
     def _current_turn(self, policy: ResolvedPolicy) -> Turn | None:
         if current_turn.get() is None and not policy.turn_scoped:

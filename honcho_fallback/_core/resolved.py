@@ -27,7 +27,6 @@ if TYPE_CHECKING:
 
     from honcho_fallback._core.config import FallbackConfig
     from honcho_fallback._core.observers import Observers
-    from honcho_fallback._core.runtime import Runtime
 
 
 class ResolvedPolicy:
@@ -36,18 +35,16 @@ class ResolvedPolicy:
     A ``classifier`` stands in place of ``classify``: rules are its own to ask.
     """
 
-    def __init__(  # noqa: PLR0913, PLR0917 # each is a part of what calls share
+    def __init__(
         self,
         chain: tuple[Target, ...],
         config: FallbackConfig,
         agent: str,
         observers: Observers | None,
-        runtime: Runtime | None = None,  # None: that of the process, as it is when a call begins
         classifier: Callable[[BaseException], Failure] | None = None,
     ) -> None:
         require_text("agent", agent, "pass a name or leave it out")
-        self.chain, self.config, self.agent = chain, config, agent
-        self.observers, self.runtime = observers, runtime
+        self.chain, self.config, self.agent, self.observers = chain, config, agent, observers
         # What records say of the targets: an address that names one may hold a login or a key.
         self.names = tuple(label(target.name) for target in chain)
         self.models = tuple(label(target.model) for target in chain)

@@ -104,16 +104,17 @@ class FallbackRun:
 
     __slots__ = ("_begun", "_call", "_observers", "_runtime")
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 # each is a part of what a call begins with
         self,
         policy: ResolvedPolicy,
         turn: Turn | None,
         call_id: str,
+        runtime: Runtime | None,
         *,
         metadata: Facts = None,
         unfit: Mapping[int, str] | None = None,
     ) -> None:
-        observers, runtime = policy.observers, policy.runtime
+        observers = policy.observers
         if runtime is None and Observers.everybodys is not None:
             observers = Observers.now(observers)
         self._observers = observers and observers.listening()

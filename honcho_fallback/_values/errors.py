@@ -69,8 +69,8 @@ class FallbackConfigError(FallbackError, ValueError):
                 lines[f"{path}: no such key; {guess}"] = None
             else:
                 given: Any = detail["input"]
-                found = "" if isinstance(given, dict | list | tuple) else f"got {shown(given)}; "
-                lines[f"{path}: {found}{fix}"] = None
+                got = "" if isinstance(given, dict | list | tuple) else f"got {shown(given)}; "
+                lines[f"{path}: {got}{fix}"] = None
         return cls("\n".join(lines))
 
     @classmethod

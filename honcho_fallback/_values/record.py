@@ -296,7 +296,7 @@ def _price_of(attempt: AttemptRecord, prices: Mapping[str, Any]) -> Sequence[flo
     try:
         figures = tuple(map(float, price))
     except (TypeError, ValueError):
-        figures = ()
+        figures = tuple[float, ...]()
     if not 2 <= len(figures) <= 3 or not all(0 <= one < inf for one in figures):
         fix = "pass (input, output) or (input, output, cached input) for a million tokens"
         raise FallbackConfigError.about(f"prices[{attempt.target!r}]", f"got {price!r}", fix)
