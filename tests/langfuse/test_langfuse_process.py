@@ -26,12 +26,13 @@ from honcho_fallback_langfuse import LangfuseCallbackHandler
 from honcho_fallback_otel import OpenTelemetryMetrics
 from honcho_fallback_prometheus import PrometheusObserver
 from tests.helpers.langfuse_server import stored
+from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from honcho_fallback import Attempt, FallbackObserver
+    from honcho_fallback import FallbackObserver
     from tests.helpers.otlp import OtlpReceiver
 
 
@@ -232,19 +233,10 @@ def test_no_call_is_lost_where_disk_langfuse_and_collector_are_dead(
     records = JsonlObserver("/dev/full")
     langfuse = LangfuseCallbackHandler(client)
     meters = MeterProvider([reader], shutdown_on_exit=False)
-    observers: list[FallbackObserver] = [
-        records,
-        langfuse,
-        OpenTelemetryMetrics(meters),
-        PrometheusObserver(registry),
-    ]
+    metrics = [OpenTelemetryMetrics(meters), PrometheusObserver(registry)]
+    observers: list[FallbackObserver] = [records, langfuse, *metrics]
     policy = FallbackPolicy([Target("one"), Target("two")], agent="chat", observers=observers)
-
-    def ask(attempt: Attempt) -> str:
-        if attempt.position == 0:
-            raise StatusError(503)
-        return "hello"
-
+    ask = repeating(one=[StatusError(503)], two=["hello"]).ask
     with caplog.at_level(logging.DEBUG, "honcho_fallback"), ThreadPoolExecutor(8) as pool:
         answers = [*pool.map(lambda _: policy.call(ask), range(400))]
         records.close()

@@ -26,6 +26,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.records import JsonlObserver
 from honcho_fallback.redaction import call_metadata, is_secret_name, label, redact
+from honcho_fallback.testing import StatusError
 from tests.helpers.canaries import KEY, PROMPT, canaries_in, provider_errors, run_into
 from tests.helpers.observers import Listener
 
@@ -70,10 +71,10 @@ def test_what_looks_like_a_code_is_kept(code: str) -> None:
     A sentence in one field does not hide the code in the next.
     """
     run = FallbackPolicy([Target("a"), Target("b")]).start()
-    run.fail(error_with(code))
+    run.fail(StatusError(429, code=code))
     assert run.record.attempts[0].code == code
-    error = error_with("Some resource has been exhausted")
-    error.body["error"]["type"] = code
+    error = StatusError(429)
+    error.body = {"error": {"code": "Some resource has been exhausted", "type": code}}
     assert classify(error).code == code
 
 
@@ -90,7 +91,7 @@ def test_what_looks_like_a_code_is_kept(code: str) -> None:
 )  # fmt: skip
 def test_what_does_not_look_like_a_code_is_not(code: str) -> None:
     """A sentence, a key, an id, a number of somebody's: the failure means the same without it."""
-    failure = classify(error_with(code))
+    failure = classify(StatusError(429, code=code))
     assert failure.code is None
     assert failure.kind is FailureKind.RATE_LIMIT
     # A classifier of the user's own may have put it there.
@@ -99,13 +100,6 @@ def test_what_does_not_look_like_a_code_is_not(code: str) -> None:
     assert run.record.attempts[0].code is None
     assert repr(code) not in repr(run.record)
     assert "code=None" in repr(Failure.of(FailureKind.RATE_LIMIT, code=code))
-
-
-def error_with(code: str) -> Any:
-    error: Any = ValueError("slow down")
-    error.status_code = 429
-    error.body = {"error": {"code": code, "message": "slow down"}}
-    return error
 
 
 @pytest.mark.parametrize("grouped", [True, False], ids=["chain", "one target"])

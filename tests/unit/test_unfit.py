@@ -23,13 +23,14 @@ if TYPE_CHECKING:
     from honcho_fallback.testing import Clock
 
 DOWN = StatusError(503)
-NAMES = ("primary", "second", "third")
 BLIND = "it cannot read images"
 
 
 def chain(**options: Any) -> FallbackPolicy:
     given: dict[str, Any] = {"wait": 0, **options}
-    return FallbackPolicy([Target(name) for name in NAMES], FallbackConfig(**given))
+    return FallbackPolicy(
+        [Target(name) for name in ("primary", "second", "third")], FallbackConfig(**given)
+    )
 
 
 @pytest.mark.parametrize("driver", DRIVERS)

@@ -35,7 +35,6 @@ if TYPE_CHECKING:
 
     from honcho_fallback import Attempt
 
-SECRET = "sk-not-a-real-key"
 NOBODY: Any = object()
 
 
