@@ -262,11 +262,8 @@ def test_a_fallback_s_fallback_tells_whom_and_why(memory: Memory) -> None:
     called(LangfuseCallbackHandler(memory.client), fails=2)
     one = memory.only()
     said = one.metadata
-    assert (said["fallback_provider"], said["fallback_model"], one.model) == (
-        "local",
-        "three",
-        "three",
-    )
+    assert (said["fallback_provider"], said["fallback_model"]) == ("local", "three")
+    assert one.model == "three"
     assert said["fallback_reason"] == "overloaded StatusError 503"
     assert said["attempts"][1]["model"] == "two"
     assert one.status_message == (
@@ -344,12 +341,9 @@ def test_a_stream_may_end_anywhere(memory: Memory, caplog: pytest.LogCaptureFixt
     del lost
     gc.collect()
     told = memory.stored()
-    assert [(one.metadata["outcome"], one.level) for one in told] == [
-        ("abandoned", "WARNING"),
-        ("abandoned", "WARNING"),
-        ("success", "DEFAULT"),
-        ("abandoned", "WARNING"),
-    ]
+    outcomes = [(one.metadata["outcome"], one.level) for one in told]
+    left = ("abandoned", "WARNING")
+    assert outcomes == [left, left, ("success", "DEFAULT"), left]
     assert all(one.parent_id is None for one in told)
     assert [one.output for one in told] == ["a", "a", {"role": "assistant", "content": TEXT}, "a"]
     assert "detach" not in caplog.text

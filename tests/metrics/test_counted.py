@@ -474,10 +474,7 @@ def test_the_list_is_what_a_fresh_registry_shows() -> None:
         for family in text_string_to_metric_families(generate_latest(registry).decode())
     }
     assert shown == {
-        metric.prometheus_name.removesuffix("_total"): (
-            metric.kind,
-            metric.help,
-        )
+        metric.prometheus_name.removesuffix("_total"): (metric.kind, metric.help)
         for metric in METRICS
     }
 

@@ -99,11 +99,8 @@ def test_several_sources_are_asked_in_their_order(file: Path) -> None:
     """The first rule that fits decides, whichever it came from."""
     first = rule(kind="local", status=[403])
     rules = FallbackConfig(rules=[first, file]).rules
-    assert [one.source for one in rules] == [
-        "rule 1 given in Python",
-        "rule 1 of rules.toml",
-        "rule 2 of rules.toml",
-    ]
+    of_file = ["rule 1 of rules.toml", "rule 2 of rules.toml"]
+    assert [one.source for one in rules] == ["rule 1 given in Python", *of_file]
     assert classify(BUDGET, rules=rules).kind == "local"
     assert classify(BUDGET, rules=rules).reason == "rule 1 given in Python"
 

@@ -24,6 +24,7 @@ from honcho_fallback import (
 from honcho_fallback.testing import Clock, StatusError
 from tests.helpers.observers import Listener
 from tests.helpers.scripted import DRIVERS, repeating
+from tests.helpers.wire import message_answer, text_block
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
@@ -46,12 +47,8 @@ def read(tokens: int | None, written: int | None = None) -> dict[str, Any]:
     """Make an answer that says what it read from a cache, or nothing of one."""
     cached = {"cache_read_input_tokens": tokens, "cache_creation_input_tokens": written}
     usage = {"input_tokens": 10, "output_tokens": 1}
-    return {
-        "type": "message",
-        "content": [{"type": "text", "text": "hello"}],
-        "stop_reason": "end_turn",
-        "usage": usage | {name: count for name, count in cached.items() if count is not None},
-    }
+    usage |= {name: count for name, count in cached.items() if count is not None}
+    return message_answer(text_block("hello"), usage=usage)
 
 
 def turn(policy: FallbackPolicy, script: Any, session_id: str = "s") -> None:

@@ -52,71 +52,73 @@ def through_pickle(value: Any) -> Any:
     return pickle.loads(pickle.dumps(value))  # noqa: S301 # our own bytes
 
 
+# What is wrong with it for a type checker, too, is the point.
+target: Any = Target
+config: Any = FallbackConfig
+policy: Any = FallbackPolicy
+recovery: Any = TransportRecovery
+key: Any = ApiKey
+
+
 @pytest.mark.parametrize(
     ("build", "message"),
     [
-        (lambda: Target(""), "model: got ''; name the model"),
-        (lambda: Target(None), "model: got None; name the model"),  # type: ignore[arg-type] # the point
-        (lambda: Target("m", provider=""), "provider: got ''"),
-        (lambda: Target("m", context_window=0), "context_window: got 0; pass a positive number"),
-        (lambda: Target("m", context_window=True), "context_window: got True"),
-        (lambda: Target("m", params=[]), "params: got a list; pass a mapping"),  # type: ignore[arg-type] # the point
-        (lambda: FallbackPolicy([]), "targets: the chain is empty; pass at least one Target"),
-        (lambda: FallbackPolicy(Target("m")), "targets: got a single Target"),  # type: ignore[arg-type] # the point
-        (lambda: FallbackPolicy(["m"]), r"targets\[0\]: got a str; pass a Target"),  # type: ignore[list-item] # the point
+        (lambda: target(""), "model: got ''; name the model"),
+        (lambda: target(None), "model: got None; name the model"),
+        (lambda: target("m", provider=""), "provider: got ''"),
+        (lambda: target("m", context_window=0), "context_window: got 0; pass a positive number"),
+        (lambda: target("m", context_window=True), "context_window: got True"),
+        (lambda: target("m", params=[]), "params: got a list; pass a mapping"),
+        (lambda: policy([]), "targets: the chain is empty; pass at least one Target"),
+        (lambda: policy(target("m")), "targets: got a single Target"),
+        (lambda: policy(["m"]), r"targets\[0\]: got a str; pass a Target"),
         (
-            lambda: FallbackPolicy([Target("m"), Target("m")]),
+            lambda: policy([target("m"), target("m")]),
             r"targets\[1\].name: 'm' is in the chain twice; give one of them another name=",
         ),
-        (lambda: FallbackPolicy([Target("m")], {}), "config: got a dict"),  # type: ignore[arg-type] # the point
-        (lambda: FallbackPolicy([Target("m")], agent=""), "agent: got ''"),
-        (
-            lambda: FallbackPolicy([Target("m")], observers=[NOBODY]),
-            "observers: got a object",
-        ),
-        (lambda: FallbackConfig(timeout=-1), "timeout: got -1; pass seconds as a number above 0"),
-        (lambda: FallbackConfig(timeout=float("nan")), "timeout: got nan; pass seconds"),
-        (lambda: FallbackConfig(retry_after_cap=-1), "retry_after_cap: "),
-        (
-            lambda: FallbackConfig(wait=-1),
-            "wait: got -1; pass a tenacity wait strategy, or seconds",
-        ),
-        (lambda: FallbackConfig(wait=None), "wait: got None; pass a tenacity wait"),  # type: ignore[arg-type] # the point
-        (lambda: FallbackConfig(max_attempts=0), "max_attempts: "),
-        (lambda: FallbackConfig(switch_after=0), "switch_after"),
-        (lambda: FallbackConfig(switch_after={"nonsense": 2}), "switch_after"),
-        (lambda: FallbackConfig(timeout="3"), r"timeout: got '3' \(str\); pass seconds"),  # type: ignore[arg-type] # the point
-        (lambda: FallbackConfig(reset="turns"), "reset: .*; did you mean turn[?] pass"),  # type: ignore[arg-type] # the point
+        (lambda: policy([target("m")], {}), "config: got a dict"),
+        (lambda: policy([target("m")], agent=""), "agent: got ''"),
+        (lambda: policy([target("m")], observers=[NOBODY]), "observers: got a object"),
+        (lambda: config(timeout=-1), "timeout: got -1; pass seconds as a number above 0"),
+        (lambda: config(timeout=float("nan")), "timeout: got nan; pass seconds"),
+        (lambda: config(retry_after_cap=-1), "retry_after_cap: "),
+        (lambda: config(wait=-1), "wait: got -1; pass a tenacity wait strategy, or seconds"),
+        (lambda: config(wait=None), "wait: got None; pass a tenacity wait"),
+        (lambda: config(max_attempts=0), "max_attempts: "),
+        (lambda: config(switch_after=0), "switch_after"),
+        (lambda: config(switch_after={"nonsense": 2}), "switch_after"),
+        (lambda: config(timeout="3"), r"timeout: got '3' \(str\); pass seconds"),
+        (lambda: config(reset="turns"), "reset: .*; did you mean turn[?] pass"),
         *(
-            (lambda word=word: FallbackConfig(replay=word), "replay: .* pass 'any' or 'safe'")
+            (lambda word=word: config(replay=word), "replay: .* pass 'any' or 'safe'")
             for word in ("sometimes", True, "saf")
         ),
-        (lambda: FallbackConfig(fallback_on={"cancelled"}), "fallback_on: .*without 'cancelled'"),
-        (lambda: FallbackPolicy([Target("a")], agnet="x"), "agnet: .*; did you mean agent[?]"),  # type: ignore[call-arg] # the point
-        (lambda: FallbackPolicy([Target("a")], nonsense=1), "runtime, classifier, fallback_on, "),  # type: ignore[call-arg] # the point
-        (lambda: FallbackPolicy([Target("a")], confg=None), "confg: .*; did you mean config[?]"),  # type: ignore[call-arg] # the point
-        (lambda: FallbackPolicy([Target("a")]).call(print, agnet="x"), "did you mean agent[?]"),  # type: ignore[call-arg] # the point
-        (lambda: FallbackConfig(fallback_on={"timeouts"}), "did you mean timeout[?]"),
-        (lambda: FallbackConfig(tries=3), "tries: no such option; choose from fallback_on,"),  # type: ignore[call-arg] # the point
-        (lambda: FallbackConfig(timout=3), "timout: no such option; did you mean timeout[?]"),  # type: ignore[call-arg] # the point
-        (lambda: FallbackPolicy([Target("m")], timout=3), "did you mean timeout[?]"),  # type: ignore[call-arg] # the point
-        (lambda: FallbackPolicy([Target("m")]).start(agnt="x"), "did you mean agent[?]"),  # type: ignore[call-arg] # the point
-        (lambda: FallbackPolicy(None), "targets: got a single NoneType; pass a list"),  # type: ignore[arg-type] # the point
-        (lambda: FallbackConfig(cooldown=Cooldown), "cooldown: got a class; pass an object"),  # type: ignore[arg-type] # the point
-        (lambda: ApiKey(None), "key: got None; pass the key; is the variable .* set[?]"),  # type: ignore[arg-type] # the point
-        (lambda: TransportRecovery("x"), "rebuild: got a str; pass a function of a target"),  # type: ignore[arg-type] # the point
+        (lambda: config(fallback_on={"cancelled"}), "fallback_on: .*without 'cancelled'"),
+        (lambda: policy([target("a")], agnet="x"), "agnet: .*; did you mean agent[?]"),
+        (lambda: policy([target("a")], nonsense=1), "runtime, classifier, fallback_on, "),
+        (lambda: policy([target("a")], confg=None), "confg: .*; did you mean config[?]"),
+        (lambda: policy([target("a")]).call(print, agnet="x"), "did you mean agent[?]"),
+        (lambda: config(fallback_on={"timeouts"}), "did you mean timeout[?]"),
+        (lambda: config(tries=3), "tries: no such option; choose from fallback_on,"),
+        (lambda: config(timout=3), "timout: no such option; did you mean timeout[?]"),
+        (lambda: policy([target("m")], timout=3), "did you mean timeout[?]"),
+        (lambda: policy([target("m")]).start(agnt="x"), "did you mean agent[?]"),
+        (lambda: policy(None), "targets: got a single NoneType; pass a list"),
+        (lambda: config(cooldown=Cooldown), "cooldown: got a class; pass an object"),
+        (lambda: key(None), "key: got None; pass the key; is the variable .* set[?]"),
+        (lambda: recovery("x"), "rebuild: got a str; pass a function of a target"),
         (
-            lambda: TransportRecovery(aggregators="openrouter"),  # type: ignore[arg-type] # the point
+            lambda: recovery(aggregators="openrouter"),
             "aggregators: got 'openrouter' .*; pass a set of names",
         ),
         (
-            lambda: FallbackPolicy([Target("m")]).stream(print, has_content="x"),  # type: ignore[arg-type] # the point
+            lambda: policy([target("m")]).stream(print, has_content="x"),
             "has_content: got a str; pass a function of a chunk",
         ),
         (lambda: RetryBudget(ratio=-1), "ratio: got -1"),
         (lambda: RetryBudget(min_per_second=-1), "min_per_second: got -1"),
         (lambda: RetryBudget(window=-1), "window: got -1"),
-        (lambda: FallbackConfig(refine="os:system"), "refine: got 'os:system'"),  # type: ignore[arg-type] # the point
+        (lambda: config(refine="os:system"), "refine: got 'os:system'"),
     ],
 )
 def test_bad_input_names_the_field_and_the_fix(build: Any, message: str) -> None:
@@ -198,7 +200,7 @@ def test_no_text_of_pydantic_comes_out() -> None:
         option = "validate" if name == "validate_answer" else name
         for wrong in (object(), -1, "nonsense", [()]):
             try:
-                FallbackConfig(**{option: wrong})  # type: ignore[arg-type] # the point
+                config(**{option: wrong})
             except FallbackConfigError as error:
                 text = str(error)
                 assert text.startswith(f"{option}: got "), text
