@@ -120,7 +120,7 @@ def options_of(request: dict[str, Any], config: FallbackConfig) -> dict[str, Any
     session = next((one for one in sessions if one and isinstance(one, str)), None)
     if session is not None:
         options["session"] = session
-    plain = _plain_metadata(request, metadata)
+    plain = _plain_metadata(request, metadata) if metadata else None
     if plain is not None:
         options["metadata"] = plain
     return options

@@ -145,10 +145,11 @@ class RouterCall:
         if config.validate_answer is not None and self.wants_stream:
             options["validate"] = None  # it knows whole answers
         options |= self._time_limit(config.timeout, fit)
+        wants_content = chain.policy.wants_content
         self.chain, self.run = chain, chain.policy.start(**options)
         self.asks_chain, self.goes_elsewhere = True, self.goes_elsewhere and degrades
         self.by_id = frozenset(ids[one] for one in resting)
-        if chain.policy.wants_content:
+        if wants_content:
             messages = request.get("messages")
             shown = request.get("input", request.get("prompt")) if messages is None else messages
             parameters = {name: request[name] for name in PARAMETERS if name in request}
