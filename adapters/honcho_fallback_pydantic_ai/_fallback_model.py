@@ -106,6 +106,8 @@ class FallbackModel(OwnFallbackModel):
         pydantic_ai.exceptions.UserError: A name is not known.
     """
 
+    policy: FallbackPolicy
+
     def __init__(
         self,
         primary: Candidate,
