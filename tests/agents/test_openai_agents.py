@@ -184,26 +184,13 @@ class Closing(agents.OpenAIChatCompletionsModel):
         type(self).closed = True
 
 
-class Names(agents.ModelProvider):
-    """Resolve names of scripted providers."""
-
-    def __init__(self, providers: ProviderServer) -> None:
-        self.providers = providers
-        self.closed = False
-
-    def get_model(self, model_name: str | None) -> agents.Model:
-        return Closing("m", client_of(self.providers[model_name or "default"]))
-
-    async def aclose(self) -> None:
-        self.closed = True
-
-
 async def test_a_provider_gives_every_name_the_fallbacks(providers: ProviderServer) -> None:
     """Also the default; each keeps what it learned, and closing it gives connections back.
 
     Its options are those of each chain, also how it streams.
     """
-    names = Names(providers)
+    names = create_autospec(agents.ModelProvider, instance=True)
+    names.get_model = lambda name: Closing("m", client_of(providers[name or "default"]))
     chains = FallbackProvider("backup", provider=names, agent="named", partial="replace")
     config = agents.RunConfig(model_provider=chains)
     for name in ("first", "second", None):
@@ -217,5 +204,5 @@ async def test_a_provider_gives_every_name_the_fallbacks(providers: ProviderServ
     assert await SDK.stream(third) == "dead hello from backup"
     assert third.policy.agent == "named"
     await chains.aclose()
-    assert names.closed
+    names.aclose.assert_awaited_once_with()
     assert Closing.closed
