@@ -271,7 +271,9 @@ async def test_auto_sends_others_the_whole_history(primary: Provider, fallback: 
     assert answer == f"hello from {fallback.name}"
 
 
-async def test_a_suspended_response_goes_on_where_it_is(listener: Listener) -> None:
+async def test_a_suspended_response_goes_on_where_it_is(
+    primary: Provider, listener: Listener
+) -> None:
     """Its job runs at one provider; nobody else can say how it ended."""
 
     def job(messages: list[ModelMessage], _: AgentInfo) -> ModelResponse:
@@ -279,18 +281,13 @@ async def test_a_suspended_response_goes_on_where_it_is(listener: Listener) -> N
         going_on = isinstance(last, ModelResponse) and last.state == "suspended"
         return ModelResponse([TextPart("done")], state="complete" if going_on else "suspended")
 
-    def dead(_: list[ModelMessage], __: AgentInfo) -> ModelResponse:
-        raise ConnectionError("dead")
-
-    chain = FallbackModel(
-        FunctionModel(dead, model_name="dead"),
-        FunctionModel(job, model_name="job"),
-        observers=[listener],
-    )
+    primary.fail(503)
+    models = SDK.model(primary), FunctionModel(job, model_name="job")
+    chain = FallbackModel(*models, observers=[listener])
     result = await Agent(chain).run("hi")
     assert "done" in result.output
     first, second = listener.records
-    assert [one.model for one in first.attempts] == ["dead", "job"]
+    assert [one.model for one in first.attempts] == ["gpt-4o", "job"]
     assert [one.model for one in second.attempts] == ["job"]
 
 
@@ -328,18 +325,14 @@ async def test_models_without_an_address_are_two_places() -> None:
 async def test_an_empty_stream_switches(listener: Listener) -> None:
     """A content filter that leaves nothing to show is judged before anything is shown."""
 
-    async def silent(_: list[ModelMessage], __: AgentInfo) -> AsyncIterator[str]:
-        yield ""
+    def saying(word: str, name: str) -> FunctionModel:
+        async def say(_: list[ModelMessage], __: AgentInfo) -> AsyncIterator[str]:
+            yield word
 
-    async def speaks(_: list[ModelMessage], __: AgentInfo) -> AsyncIterator[str]:
-        yield "hello"
+        return FunctionModel(stream_function=say, model_name=name)
 
-    chain = FallbackModel(
-        FunctionModel(stream_function=silent, model_name="silent"),
-        FunctionModel(stream_function=speaks, model_name="speaks"),
-        observers=[listener],
-        validate=lambda text: text == "hello",
-    )
+    models = saying("", "silent"), saying("hello", "speaks")
+    chain = FallbackModel(*models, observers=[listener], validate=lambda text: text == "hello")
     async with Agent(chain).run_stream("hi") as result:
         assert await result.get_output() == "hello"
         assert result.usage.output_tokens
