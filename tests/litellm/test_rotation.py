@@ -15,6 +15,10 @@ from honcho_fallback_litellm._router import Rotation
 from tests.helpers.litellm_runs import ASKED, ask_in, text_of
 from tests.helpers.provider import Reply
 
+needs_a_way_past_pins = pytest.mark.skipif(
+    not hasattr(litellm.Router, "select"), reason="LiteLLM 1.108 has no way past a pin"
+)
+
 
 @pytest.mark.parametrize(
     ("paused", "failing", "asked"),
@@ -90,6 +94,7 @@ def test_pre_call_checks_narrow_the_chain(bench: Any, say: Any) -> None:
     assert bench.order == ["large"]
 
 
+@needs_a_way_past_pins
 def test_a_pin_does_not_change_the_order(bench: Any, ask: Any) -> None:
     """(7) Whoever is pinned is asked in its turn; a primary that cools down rests as ever."""
     router, _ = bench.managed(
@@ -108,6 +113,7 @@ def test_a_pin_does_not_change_the_order(bench: Any, ask: Any) -> None:
     assert bench.order == ["third", "first", "second", "third", "second", "third"]
 
 
+@needs_a_way_past_pins
 @pytest.mark.parametrize(
     "checks",
     [["session_affinity"], ["deployment_affinity"], ["session_affinity", "deployment_affinity"]],
