@@ -14,7 +14,7 @@ from honcho_fallback.testing import StatusError
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt
-    from tests.helpers.langfuse_server import Memory, Stored
+    from tests.helpers.langfuse_server import Memory
 
 KEY = "pk-memory"
 METADATA = {"workspace_name": "acme"}
@@ -85,10 +85,6 @@ def call_path(honcho: Honcho, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
     return names
 
 
-def seen(one: Stored) -> tuple[Any, ...]:
-    return (one.type, one.level, one.model, one.metadata.get("is_fallback"))
-
-
 @pytest.mark.parametrize(
     ("own", "handler", "generations"),
     [
@@ -113,7 +109,11 @@ async def test_one_clean_generation_where_honchos_own_are_off(
     assert answer is ANSWER
     run, *others = sorted(memory.stored(), key=lambda one: one.start)
     assert (run.type, run.name, run.parent_id) == ("SPAN", "Dialectic Agent", None)
-    assert [seen(one) for one in others if one.type == "GENERATION"] == generations
+    assert [
+        (one.type, one.level, one.model, one.metadata.get("is_fallback"))
+        for one in others
+        if one.type == "GENERATION"
+    ] == generations
 
 
 @pytest.mark.parametrize("in_a_run", [True, False])

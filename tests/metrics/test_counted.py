@@ -466,7 +466,10 @@ def figures_of(registry: CollectorRegistry) -> Figures:
 
 
 def test_the_list_is_what_a_fresh_registry_shows() -> None:
-    """METRICS names every metric with its type and help, before the first call."""
+    """METRICS names every metric with its type and help, before the first call.
+
+    Counters end in total, seconds in seconds; labels are those that are bounded.
+    """
     registry = CollectorRegistry()
     PrometheusObserver(registry)
     shown = {
@@ -477,10 +480,6 @@ def test_the_list_is_what_a_fresh_registry_shows() -> None:
         metric.prometheus_name.removesuffix("_total"): (metric.kind, metric.help)
         for metric in METRICS
     }
-
-
-def test_names_follow_prometheus_conventions() -> None:
-    """Counters end in total, seconds in seconds; labels are those that are bounded."""
     for metric in METRICS:
         assert metric.prometheus_name.endswith("_total") == (metric.kind == "counter")
         assert ("_seconds" in metric.prometheus_name) == (metric.unit == "s")

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, Literal
 import pytest
 
 from honcho_fallback import (
-    Attempt,
     CallContent,
     CallRecord,
     CallStart,
@@ -30,7 +29,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.records import read_records
 from honcho_fallback.testing import StatusError
-from tests.helpers.observers import Noting
+from tests.helpers.observers import Listener, Noting
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
@@ -266,13 +265,7 @@ def test_metadata_that_no_record_could_be_saved_with_is_refused(
 
 def test_a_stream_tells_what_it_handed_out() -> None:
     """Also one that breaks or is left; of a replaced one only the chunks of who answers."""
-
-    def ask(attempt: Attempt) -> Any:
-        yield attempt.target.model
-        if not attempt.is_fallback:
-            raise StatusError(503)
-
-    reader = Noting()
+    reader, ask = Noting(), saying(["one", StatusError(503)], ["two"]).stream
     with pytest.raises(StreamInterrupted):
         list(policy(reader).stream(ask))
     left = policy(reader).stream(lambda _: iter("abc"))
@@ -292,14 +285,10 @@ class Duck:
         self.records.append(record)
 
 
-class Finishes(Duck, FallbackObserver):
-    """Have it as an observer."""
-
-
 @pytest.mark.parametrize("where", ["policy", "process"])
 def test_an_object_with_a_hook_observes(where: str) -> None:
     """Whatever its class, and any one hook will do; it may be a function that it holds, too."""
-    duck, sub, heard = Duck(), Finishes(), list[Switch]()
+    duck, sub, heard = Duck(), Listener(), list[Switch]()
     observers: list[Any] = [duck, sub, SimpleNamespace(on_switch=heard.append)]
     observed = policy(*observers if where == "policy" else ())
     set_observers(observers if where == "process" else None)
@@ -318,8 +307,8 @@ class AsyncDuck:
 @pytest.mark.parametrize(
     ("observers", "message"),
     [
-        (Finishes(), "observers: got a Finishes; pass a list of objects"),
-        ([Finishes], "observers: got the class Finishes; pass an object of it"),
+        (Listener(), "observers: got a Listener; pass a list of objects"),
+        ([Listener], "observers: got the class Listener; pass an object of it"),
         ([object()], "observers: got a object; pass a list of objects of subclasses of FallbackO"),
         ([AsyncDuck()], "AsyncDuck.on_finish: it is async"),
         (Duck(), "observers: got a Duck; pass a list of objects"),
@@ -340,7 +329,7 @@ def test_what_cannot_observe_is_refused(take: Any, observers: Any, message: str)
     with pytest.raises(FallbackConfigError, match=message):
         take(observers)
     assert policy(targets=1).observers == ()
-    both: list[Any] = [Duck(), Finishes()]
+    both: list[Any] = [Duck(), Listener()]
     assert check_observers(iter(both)) == tuple(both)
 
 
@@ -359,7 +348,7 @@ def test_observers_of_the_process_observe_every_policy(everywhere: Notebook) -> 
     Who is given in both places observes once, and who wants content gets it here as well.
     """
     set_observers(None)
-    own = Finishes()
+    own = Listener()
     before = policy(own, targets=1)
     set_observers([everywhere])
     after = policy(targets=1)

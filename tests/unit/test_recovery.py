@@ -522,17 +522,13 @@ def test_a_switch_is_no_repeat(clock: Clock) -> None:
 def test_an_outage_multiplies_the_load_by_at_most_1_1(clock: Clock, length: int) -> None:
     """SRE book: with every target down, each sees at most 1.1 requests per call, not 3."""
     config = FallbackConfig(wait=0, retry_budget=RetryBudget(), max_attempts=length + 2)
-    policy = FallbackPolicy([Target(f"t{n}") for n in range(length)], config)
-    seen, calls = Counter[str](), 2000
-
-    def ask(attempt: Attempt) -> None:
-        seen[attempt.target.name] += 1
-        raise DOWN
-
+    script, calls = repeating(**{f"t{n}": [DOWN] for n in range(length)}), 2000
+    policy = FallbackPolicy(script.targets, config)
     for _ in range(calls):
         clock.now += 0.01
         with pytest.raises((FallbackExhausted, StatusError)):
-            policy.call(ask)
+            policy.call(script.ask)
+    seen = Counter(script.asked)
     assert max(seen.values()) <= 1.1 * calls
     assert min(seen.values()) >= calls
     if length == 1:

@@ -150,16 +150,12 @@ def test_a_stream_that_broke_has_had_an_effect() -> None:
 
 def test_a_key_for_idempotent_requests() -> None:
     """The same for repeats at one target in one call, another for every target and call."""
-    keys: list[str] = []
-
-    def ask(attempt: Attempt) -> str:
-        keys.append(attempt.idempotency_key)
-        raise BROKEN
-
     policy = pair(switch_after=2, attempts_per_target=2)
+    script = repeating(primary=[BROKEN], fallback=[BROKEN])
     for _ in range(2):
         with pytest.raises(FallbackExhausted):
-            policy.call(ask)
+            policy.call(script.ask)
+    keys = [request.attempt.idempotency_key for request in script.requests]
     first, second = keys[:4], keys[4:]
     assert first[0] == first[1] != first[2] == first[3]
     assert not {*first} & {*second}

@@ -413,11 +413,7 @@ def pieces_of_a_call(*arguments: str) -> list[dict[str, Any]]:
 def test_a_call_that_nobody_can_make_is_its_readers_once_it_was_handed_out() -> None:
     """No other target can be asked then; a reader who can drop it gets the next one's answer."""
     torn, whole = pieces_of_a_call('{"city": "Par'), pieces_of_a_call('{"city": ', '"Paris"}')
-
-    def ask(attempt: Attempt) -> list[Any]:
-        return whole if attempt.is_fallback else torn
-
-    policy = FallbackPolicy([Target("primary"), Target("fallback")])
-    assert [*policy.stream(ask)] == torn
-    assert [*policy.stream(ask, partial="replace")] == [*torn, *whole]
-    assert [*policy.stream(ask, has_content=lambda _: False)] == whole
+    stream, policy = repeating(primary=[torn], fallback=[whole]).stream, pair()
+    assert [*policy.stream(stream)] == torn
+    assert [*policy.stream(stream, partial="replace")] == [*torn, *whole]
+    assert [*policy.stream(stream, has_content=lambda _: False)] == whole

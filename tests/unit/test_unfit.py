@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,7 +19,7 @@ from honcho_fallback.testing import StatusError
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable
 
     from honcho_fallback.testing import Clock
 
@@ -120,29 +121,15 @@ def test_where_all_that_fit_cool_down_one_of_them_is_asked() -> None:
     assert run.record.untried[-1] == ("third", BLIND)
 
 
-class Shared(Cooldown):
-    """A cooldown whose look at other processes is written down."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.looks: list[Sequence[Any]] = []
-        self.shared: Any = self
-
-    def pull(self, targets: Sequence[Any], lease: float | None = None, /) -> None:
-        self.looks.append(targets)
-
-    def push(self) -> None:
-        """Tell nobody."""
-
-    apull, apush = pull, push  # no test here asks in a task
-
-
 def test_what_other_processes_know_is_asked_of_those_that_fit() -> None:
     """The look into a shared store names nobody who is not asked in this call anyway."""
-    cooldown = Shared()
+    looks: list[Any] = []
+    cooldown: Any = Cooldown()
+    ways = dict.fromkeys(("push", "apull", "apush"), int)  # which tell nobody
+    cooldown.shared = SimpleNamespace(pull=lambda keys, *_: looks.append(keys), **ways)
     policy = chain(cooldown=cooldown)
     assert policy.call(repeating(second=["hello"]).ask, unfit={0: BLIND}) == "hello"
-    assert cooldown.looks == [[(target.identity,) for target in policy.targets[1:]]]
+    assert looks == [[(target.identity,) for target in policy.targets[1:]]]
 
 
 @pytest.mark.parametrize("cooldown", [None, Cooldown])

@@ -29,10 +29,9 @@ from honcho_fallback.testing import StatusError
 from tests.helpers.canaries import ProviderError
 from tests.helpers.errors import raised_from
 from tests.helpers.observers import Listener
+from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from honcho_fallback import Attempt
 
 NOBODY: Any = object()
@@ -333,14 +332,9 @@ def test_its_siblings_survive(options: Any) -> None:
 
 def test_an_interrupted_stream_survives_its_chunks() -> None:
     """A chunk that no pickle takes is left behind; the text before it is not."""
-
-    def chunks(_: Attempt) -> Iterator[Any]:
-        yield "hel"
-        yield Response()
-        raise ProviderError("gone", status=500, body=None, headers={})
-
+    script = repeating(status=[["hel", Response(), StatusError(500)]])
     with pytest.raises(StreamInterrupted) as interrupted:
-        list(chain().stream(chunks))
+        list(chain().stream(script.stream))
     copied = through_pickle(interrupted.value)
     assert copied.partial == ("hel",)
     assert copied.record == interrupted.value.record
