@@ -7,6 +7,7 @@ import pickle
 import threading
 from contextlib import nullcontext
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, get_type_hints
 
 import pytest
@@ -37,14 +38,8 @@ if TYPE_CHECKING:
 NOBODY: Any = object()
 
 
-class Key:
-    """A credential without a fingerprint."""
-
-    def get(self) -> str:
-        return "key"
-
-    def refresh(self) -> None:
-        """Fetch nothing."""
+# A credential without a fingerprint.
+KEY: Any = SimpleNamespace(get=str, refresh=str)
 
 
 def through_pickle(value: Any) -> Any:
@@ -143,7 +138,7 @@ def test_a_target_is_complete_and_its_own() -> None:
 
 
 @pytest.mark.parametrize("again", [copy.copy, copy.deepcopy, through_pickle])
-@pytest.mark.parametrize("fields", [{}, {"credential": Key()}, {"identity": "ours"}])
+@pytest.mark.parametrize("fields", [{}, {"credential": KEY}, {"identity": "ours"}])
 def test_values_survive_a_copy(again: Any, fields: dict[str, Any]) -> None:
     """A copy is the same target, whatever is known of it; and so are options."""
     endpoint, params = "https://x/v1", {"seed": 1}
@@ -225,7 +220,7 @@ def test_identity_is_all_that_is_known_and_unknown_is_never_equal() -> None:
         *(identity(provider=None) for _ in range(2)),
         *(identity(endpoint=None) for _ in range(2)),
         *(identity(credential=None) for _ in range(2)),
-        *(identity(credential=Key()) for _ in range(2)),
+        *(identity(credential=KEY) for _ in range(2)),
     ]
     assert len({*different}) == len(different)
 
