@@ -94,14 +94,11 @@ class Runs(BaseCallbackHandler):
     def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
         self._end(run_id, "end").output = outputs
 
-    def on_llm_end(self, response: Any, *, run_id: UUID, **kwargs: Any) -> None:
-        self._end(run_id, "end").output = response
-
     def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
         self._end(run_id, "error").error = error
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
-        self._end(run_id, "error").error = error
+    on_llm_end: Any = on_chain_end
+    on_llm_error: Any = on_chain_error
 
 
 def text_of(answer: Any) -> str:

@@ -10,7 +10,7 @@ import inspect
 import json
 from contextlib import nullcontext
 from functools import cache
-from itertools import cycle, product
+from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
@@ -27,7 +27,7 @@ from honcho_fallback import StreamInterrupted
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers import wire
 from tests.helpers.chat_models import claude, gpt
-from tests.helpers.pairwise import pairwise
+from tests.helpers.pairwise import in_pairs, pairwise
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
@@ -367,41 +367,34 @@ def results(state: Json) -> list[str]:
     return [one.text for one in messages if one.type == "tool" and one.name != "Report"]
 
 
-REPLACED = [
-    Case(*row)
-    for row in pairwise(
-        product(
-            (
-                "in the text: cut",
-                "in a tool's arguments: closed",
-                "after the finish reason: cut",
-            ),
-            (0, 1),
-            WAYS,
-            ("stream messages", "astream_events v2", "astream_events v3"),
-        )
-    )
-]
-
-
-@pytest.mark.parametrize("case", REPLACED, ids=str)
+@in_pairs(
+    point=["in the text: cut", "in a tool's arguments: closed", "after the finish reason: cut"],
+    at=[0, 1],
+    way=WAYS,
+    mode=["stream messages", "astream_events v2", "astream_events v3"],
+)
 async def test_a_page_takes_back_what_a_failed_attempt_said(
-    provider_server: ProviderServer, agent_of: Callable[..., Any], case: Case
+    provider_server: ProviderServer,
+    agent_of: Callable[..., Any],
+    point: str,
+    at: int,
+    way: str,
+    mode: str,
 ) -> None:
     """With `partial="replace"` the call goes on, and each token says which attempt it is of."""
-    agent = agent_of(case.way, partial="replace")
+    agent, case = agent_of(way, partial="replace"), Case(point, at, way, mode)
     page, config = Page(), script(provider_server, case)
-    await page.converse(agent, case.mode, config)
+    await page.converse(agent, mode, config)
     answers, metadata = case.answers, [*page.metadata.values()]
-    assert page.shown == [*answers[: case.at], case.part, *answers[case.at :]]
-    failed, kept = metadata[case.at : case.at + 2]
+    assert page.shown == [*answers[:at], case.part, *answers[at:]]
+    failed, kept = metadata[at : at + 2]
     assert (failed["fallback_attempt"], kept["fallback_attempt"]) == (1, 2)
     assert failed["fallback_call_id"] == kept["fallback_call_id"]
     told = zip(page.shown, metadata, strict=True)
     latest = {of.get("fallback_call_id", text): text for text, of in told}
     assert [*latest.values()] == answers
     report = agent.get_state(config).values["structured_response"]
-    assert report.author == (PRIMARY, BACKUP)[case.at]
+    assert report.author == (PRIMARY, BACKUP)[at]
 
 
 @pytest.mark.parametrize("way", WAYS)
