@@ -31,16 +31,6 @@ from honcho_fallback import (
 from honcho_fallback.testing import StatusError
 from honcho_fallback_honcho import policy_from, portable_history
 from tests.helpers import honcho, wire
-from tests.helpers.honcho import (
-    CachePolicy,
-    ConfiguredModelSettings,
-    HonchoLLMCallResponse,
-    HonchoLLMCallStreamChunk,
-    ModelConfig,
-    Overrides,
-    append_tool_results,
-    format_assistant_tool_message,
-)
 from tests.helpers.own_rules import of_program
 from tests.helpers.provider import Reply
 from tests.helpers.strict import AnthropicRules, ChatRules
@@ -80,7 +70,6 @@ class Honcho:
         self.primary, self.fallback = self.served[primary], self.served[FALLBACK[primary]]
         self.urls = {name: provider.url for name, provider in self.served.items()}
         self.transport = primary
-        self.providers = providers
 
     def model(self, *, fallback: bool = True, **values: Any) -> honcho.ModelConfig:
         """Make a configuration, with values for the primary."""
@@ -365,12 +354,12 @@ async def test_a_stream_switches_until_its_first_content(path: Honcho) -> None:
 # Honcho's own objects: its configurations as policies, its answers, chunks and histories.
 
 
-def model(name: str, transport: str, fallback: Any = None, **options: Any) -> ModelConfig:
+def model(name: str, transport: str, fallback: Any = None, **options: Any) -> honcho.ModelConfig:
     """Make a configuration of the shape that a call gets."""
-    return ModelConfig(model=name, transport=transport, fallback=fallback, **options)
+    return honcho.ModelConfig(model=name, transport=transport, fallback=fallback, **options)
 
 
-def pair(**options: Any) -> ModelConfig:
+def pair(**options: Any) -> honcho.ModelConfig:
     return model("gpt", "openai", model("claude", "anthropic"), **options)
 
 
@@ -407,16 +396,16 @@ def test_each_target_carries_the_object_that_it_was_made_of() -> None:
 def test_the_settings_shape_is_read_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
     """HOM-001, HOM-008, HOM-009: overrides, a key by the name of its variable, both of them."""
     monkeypatch.setenv("SPARE_KEY", "from-the-variable")
-    spare = ConfiguredModelSettings(
+    spare = honcho.ConfiguredModelSettings(
         model="claude",
         transport="anthropic",
         thinking_effort="low",
         stop_sequences=["a"],
-        cache_policy=CachePolicy(mode="prefix"),
-        overrides=Overrides(api_key_env="SPARE_KEY", provider_params={"timeout": 600}),
+        cache_policy=honcho.CachePolicy(mode="prefix"),
+        overrides=honcho.Overrides(api_key_env="SPARE_KEY", provider_params={"timeout": 600}),
     )
-    config = ConfiguredModelSettings(
-        model="gpt", transport="openai", fallback=spare, cache_policy=CachePolicy()
+    config = honcho.ConfiguredModelSettings(
+        model="gpt", transport="openai", fallback=spare, cache_policy=honcho.CachePolicy()
     )
     policy = policy_from(config)
     primary, fallback = policy.targets
@@ -475,7 +464,7 @@ def test_junk_switches(error: Exception, config: FallbackConfig | None) -> None:
 @pytest.mark.parametrize(
     ("error", "options"),
     [
-        (invalid(ModelConfig, {}), {}),
+        (invalid(honcho.ModelConfig, {}), {}),
         (invalid(Facts, {}), {"config": FallbackConfig(rules=of_program(ValidationError))}),
     ],
 )
@@ -543,8 +532,8 @@ def test_what_is_no_model_is_refused(config: Any, message: str) -> None:
 CALL = {"id": "call_1", "name": "search", "input": {"query": "tea"}}
 
 
-def chunk(content: str = "", **fields: Any) -> HonchoLLMCallStreamChunk:
-    return HonchoLLMCallStreamChunk(content=content, **fields)
+def chunk(content: str = "", **fields: Any) -> honcho.HonchoLLMCallStreamChunk:
+    return honcho.HonchoLLMCallStreamChunk(content=content, **fields)
 
 
 @pytest.mark.parametrize("plain", [False, True])
@@ -573,7 +562,7 @@ def test_an_ending_says_what_became_of_an_answer(
     content: Any, fields: Any, kind: str | None
 ) -> None:
     """A filter's word counts where nothing came, an error's whatever came; in streams, too."""
-    answers: list[Any] = [HonchoLLMCallResponse(content=content, **fields)]
+    answers: list[Any] = [honcho.HonchoLLMCallResponse(content=content, **fields)]
     if isinstance(content, str) and "tool_calls_made" not in fields:
         answers.append([chunk(content), chunk(is_done=True, **fields)])
     for answer in answers:
@@ -583,12 +572,12 @@ def test_an_ending_says_what_became_of_an_answer(
 
 def test_what_an_answer_says_is_read() -> None:
     """Text, tokens and the end; of an answer with calls, a message; of a stream, its text."""
-    text = HonchoLLMCallResponse[str](
+    text = honcho.HonchoLLMCallResponse[str](
         content="tea", input_tokens=9, output_tokens=4, finish_reasons=["stop"]
     )
     usage = {"input_tokens": 9, "output_tokens": 4, "total_tokens": 13}
     assert read_answer(text)[:3] == ("tea", usage, "stop")
-    calls = HonchoLLMCallResponse[str](content="", tool_calls_made=[CALL])
+    calls = honcho.HonchoLLMCallResponse[str](content="", tool_calls_made=[CALL])
     called = {"name": "search", "arguments": {"query": "tea"}}
     message = {"role": "assistant", "content": "", "tool_calls": [called]}
     assert read_answer(calls).content == message
@@ -617,8 +606,8 @@ def called(transport: str) -> list[dict[str, Any]]:
         result = {"function_response": {"name": "search", "response": {"result": "much"}}}
         return [{"role": "model", "parts": [call]}, {"role": "user", "parts": [result]}]
     made = {"id": "call_1", "name": "search", "input": {"leaf": "green"}}
-    turn = [format_assistant_tool_message(transport, "", [made], [])]
-    append_tool_results(transport, [{"tool_id": "call_1", "result": "much"}], turn)
+    turn = [honcho.format_assistant_tool_message(transport, "", [made], [])]
+    honcho.append_tool_results(transport, [{"tool_id": "call_1", "result": "much"}], turn)
     return turn
 
 
