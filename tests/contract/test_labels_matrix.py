@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 
 import agents
 import litellm
-import openai
 import pytest
 from langchain.agents import create_agent
 from langchain.agents.middleware import ModelFallbackMiddleware, wrap_model_call
@@ -22,12 +21,13 @@ from langchain_core.runnables import ConfigurableField, RunnableParallel
 from pydantic_ai import Agent as PydanticAgent
 
 from benchmarks.report import table
-from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, Target
-from honcho_fallback.providers import without_retries
+from honcho_fallback import FallbackConfig, FallbackConfigError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from honcho_fallback_litellm import FallbackRoutingStrategy
 from honcho_fallback_openai_agents import FallbackProvider
-from tests.agents.frameworks import FRAMEWORKS
+from tests.contract.ways.agent_sdks import OfFramework
+from tests.contract.ways.core import Core
+from tests.contract.ways.way import Place
 from tests.helpers.chat_models import gpt, with_fallbacks
 from tests.helpers.litellm_runs import THEIRS, deployment, litellm_left_clean, run_async
 from tests.helpers.pages import assert_shown
@@ -43,6 +43,7 @@ pytestmark = [
     *(pytest.mark.filterwarnings(warning) for warning in THEIRS),
 ]
 
+CORE = Core()
 EU: Any = {"require": {"eu"}}
 MESSAGES: Any = [{"role": "user", "content": "secret"}]
 SAID: Any = {"messages": [("user", "secret")]}
@@ -72,22 +73,14 @@ class Site:
         others = [one for one in self.home.requests if one.body["model"] != "home"]
         return len(self.abroad.requests) + len(others)
 
-    # The core.
+    def places(self, *abroad: str) -> list[Place]:
+        """Say where both are, the one with the label first."""
+        home = Place(self.home, "home", labels=frozenset({"eu"}))
+        return [home, Place(self.abroad, "abroad", labels=frozenset(abroad))]
 
-    def targets(self, **labels: Any) -> list[Target]:
-        return [
-            Target(
-                name,
-                labels=labels.get(name, {"eu"} if name == "home" else frozenset()),
-                client=without_retries(openai.OpenAI(api_key="k", base_url=url)),
-            )
-            for name, url in (("home", self.url), ("abroad", self.away))
-        ]
-
-    @staticmethod
-    def ask(attempt: Any) -> Any:
-        create = attempt.target.client.chat.completions.create
-        return create(model=attempt.target.model, messages=MESSAGES)
+    def core(self, *abroad: str, **options: Any) -> Any:
+        chain = CORE.chain(self.places(*abroad), FallbackConfig(**EU), ())
+        return CORE.answer(chain, "call", "secret", **options)
 
     # LangChain.
 
@@ -137,25 +130,19 @@ class Site:
 
     # The agents' frameworks.
 
-    def both(self, framework: str) -> tuple[Target, Any]:
-        """Make a framework's models of both, the one with the label first."""
-        make = FRAMEWORKS[framework].model
-        home = Target("home", labels={"eu"}, client=make(self.home, name="home"))
-        return home, make(self.abroad, name="abroad")
-
     def runner(self, **settings: Any) -> Any:
         """Run an agent of the Agents SDK, its settings those of the run."""
-        chain = FRAMEWORKS["openai-agents"].chain(*self.both("openai-agents"), **EU)
+        chain = OfFramework("openai-agents", "chat").chain(self.places(), FallbackConfig(**EU), ())
         config = agents.RunConfig(model_settings=agents.ModelSettings(**settings))
         return run_async(agents.Runner.run(agents.Agent("a", model=chain), "x", run_config=config))
 
     def named(self, name: str) -> Any:
         """Run an agent whose run names another model, which the FallbackProvider resolves."""
-        home, abroad = self.both("openai-agents")
+        home, abroad = map(OfFramework("openai-agents", "chat").model, self.places())
 
         class Names(agents.ModelProvider):
             def get_model(self, model_name: str | None) -> Any:
-                return abroad if model_name else home.client
+                return abroad.client if model_name else home.client
 
         models = FallbackProvider(home, provider=Names(), **EU)
         config = agents.RunConfig(model=name, model_provider=models)
@@ -163,7 +150,8 @@ class Site:
 
     def pydantic(self, **settings: Any) -> Any:
         """Run an agent of Pydantic AI, its settings those of the run."""
-        agent = PydanticAgent(FRAMEWORKS["pydantic-ai"].chain(*self.both("pydantic-ai"), **EU))
+        way = OfFramework("pydantic-ai", "chat")
+        agent = PydanticAgent(way.chain(self.places(), FallbackConfig(**EU), ()))
         given: Any = settings or None
         return run_async(agent.run("x", model_settings=given))
 
@@ -208,10 +196,6 @@ def address(site: Site) -> Any:
     return site.eu().configurable_fields(openai_api_base=ConfigurableField("base"))
 
 
-def policy_asks(site: Site, targets: Any, **options: Any) -> Any:
-    return FallbackPolicy(targets, **EU).call(site.ask, **options)
-
-
 def down(ask: Callable[[Site], Any]) -> Callable[[Site], Any]:
     """Ask while the provider with the label fails."""
 
@@ -229,10 +213,10 @@ def behind(model: Callable[[Site], Any]) -> Callable[[Site], Any]:
 
 CELLS: dict[str, dict[str, list[Callable[[Site], Any]]]] = {
     "the core": {
-        "next": [down(lambda site: policy_asks(site, site.targets()))],
+        "next": [down(Site.core)],
         "call": [
-            lambda site: policy_asks(site, site.targets(abroad={"zdr"}), require={"zdr"}),
-            lambda site: policy_asks(site, site.targets(abroad={"zdr"}), require=set()),
+            lambda site: site.core("zdr", require={"zdr"}),
+            lambda site: site.core("zdr", require=set()),
         ],
     },
     "LangChain, chat models": {

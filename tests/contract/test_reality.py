@@ -171,7 +171,7 @@ def router(place: Place, function: str) -> Opened:
     from honcho_fallback_litellm import FallbackRoutingStrategy  # noqa: PLC0415  may be missing
     from tests.helpers.litellm_runs import deployment  # noqa: PLC0415
 
-    patience = {"timeout": place.timeout}
+    patience: dict[str, Any] = {"timeout": place.timeout}
     primary = deployment("chat", "openai/m", f"{place.url}/v1", 0, **patience)
     elsewhere = "http://backup.invalid"  # where nobody is asked
     backup = deployment("chat", "openai/b", elsewhere, 1, mock_response=BACKUP, **patience)

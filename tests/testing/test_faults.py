@@ -18,7 +18,7 @@ import pytest
 from honcho_fallback import FailureKind, FallbackConfigError, classify
 from honcho_fallback.testing import FaultTransport, assert_switched
 from honcho_fallback_litellm import FallbackRoutingStrategy
-from tests.helpers.litellm_runs import THEIRS
+from tests.helpers.litellm_runs import THEIRS, deployment
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -135,14 +135,10 @@ def test_requests_fail_in_litellms_own_http_client(
     """LiteLLM, which nothing of the kit knows, maps the error as ever; the strategy switches."""
     faults = FaultTransport().on(1, status=429, retry_after=5)
     # LiteLLM keeps clients by their address and key; these two are nobody else's.
-    params = {"api_base": providers.new("openai").url, "api_key": "none"}
-    chain: list[Any] = [
-        {
-            "model_name": "deriver",
-            "litellm_params": {"model": f"openai/m{rank}", **params},
-            "model_info": {"id": f"number {rank}", "fallback_rank": rank},
-        }
-        for rank in range(2)
+    url = providers.new("openai").url
+    chain = [
+        deployment("deriver", f"openai/m{n}", url, n, f"number {n}", api_key="none")
+        for n in range(2)
     ]
     router = litellm.Router(chain, disable_cooldowns=True)
     FallbackRoutingStrategy().register(router)

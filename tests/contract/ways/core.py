@@ -45,7 +45,7 @@ class Core(Way):
         return FallbackPolicy(models, config, observers=observers)
 
     async def read(self, chain: Any, verb: str, question: str, metadata: Any = None) -> Page:
-        answer = self.answer(chain, verb, question, metadata)
+        answer = self.answer(chain, verb, question, metadata=metadata)
         page = Page()
         if verb == "stream":
             self.show(page, answer)
@@ -56,7 +56,7 @@ class Core(Way):
             page.show(answer.choices[0].message.content or "")
         return page
 
-    def answer(self, chain: Any, verb: str, question: str, metadata: Any = None) -> Any:
+    def answer(self, chain: Any, verb: str, question: str, **options: Any) -> Any:
         kind = openai.AsyncOpenAI if verb.startswith("a") else openai.OpenAI
         messages: list[Any] = [{"role": "user", "content": question}]
         streamed = {"stream": True, "stream_options": {"include_usage": True}}
@@ -72,8 +72,9 @@ class Core(Way):
                 **(streamed if "stream" in verb else {}),
             )
 
-        partial = {"partial": self.partial} if "stream" in verb else {}
-        return getattr(chain, verb)(create, metadata=metadata, **partial)
+        if "stream" in verb:
+            options["partial"] = self.partial
+        return getattr(chain, verb)(create, **options)
 
     def show(self, page: Page, chunks: Iterable[Any]) -> None:
         for chunk in chunks:
