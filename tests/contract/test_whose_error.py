@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 import urllib.error
 import urllib.request
 from functools import partial
@@ -18,6 +17,7 @@ import requests
 from honcho_fallback import classify
 from tests.helpers.errors import raised_from
 from tests.helpers.own_rules import loaded, of_provider
+from tests.helpers.redis_server import free_port
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -71,9 +71,7 @@ def failure_of(ask: Callable[[], object]) -> BaseException:
 
 @pytest.fixture
 def nobody() -> str:
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        return f"http://127.0.0.1:{taken.getsockname()[1]}"
+    return f"http://127.0.0.1:{free_port()}"
 
 
 @pytest.mark.parametrize("client", CLIENTS)
