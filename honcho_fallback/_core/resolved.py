@@ -44,8 +44,9 @@ class ResolvedPolicy:
         classifier: Callable[[BaseException], Failure] | None = None,
     ) -> None:
         require_text("agent", agent, "pass a name or leave it out")
-        self.chain, self.config, self.agent, self.observers = chain, config, agent, observers
-        # What records say of the targets: an address that names one may hold a login or a key.
+        self.chain, self.config, self.observers = chain, config, observers
+        # What records say: an address that names an agent or a target may hold a login or a key.
+        self.agent = label(agent)
         self.names = tuple(label(target.name) for target in chain)
         self.models = tuple(label(target.model) for target in chain)
         self.providers = tuple(target.provider and label(target.provider) for target in chain)
@@ -96,7 +97,7 @@ class ResolvedPolicy:
         """Return a copy under another label."""
         require_text("agent", agent, "pass a name or leave it out")
         policy = object.__new__(ResolvedPolicy)
-        policy.__dict__.update(self.__dict__, agent=agent)
+        policy.__dict__.update(self.__dict__, agent=label(agent))
         return policy
 
     def classification(self, error: BaseException, base: Failure | None = None) -> Failure:

@@ -130,9 +130,9 @@ def test_a_call_says_no_login_of_an_address(*, grouped: bool) -> None:
         raise ConnectionResetError
 
     for _ in range(2):
-        run = policy.start()
+        run = named.start()
         with pytest.raises(FallbackExhausted if grouped else ConnectionResetError) as caught:
-            policy.call(fail, run=run)
+            named.call(fail, run=run)
         record, error = run.record, caught.value
         shown = [repr(record), record.explain(), json.dumps(record.to_dict()), str(error)]
         shown += [repr(error), *getattr(error, "__notes__", ())]
