@@ -115,8 +115,7 @@ class Endpoints:
 async def _aask(call: RouterCall) -> Any:
     """Ask the chain, and the Router's own lists behind it."""
     group = call.of_group
-    where = await arotation(call.router, group.ids, call.request) if group else None
-    plain = call.begin(where)
+    plain = call.begin(await arotation(call.router, group.ids, call.request) if group else None)
     try:
         if plain is not None:
             return await call.own(**plain)
@@ -131,8 +130,7 @@ async def _aask(call: RouterCall) -> Any:
 
 def _ask(call: RouterCall) -> Any:
     group = call.of_group
-    where = rotation(call.router, group.ids, call.request) if group else None
-    plain = call.begin(where)
+    plain = call.begin(rotation(call.router, group.ids, call.request) if group else None)
     try:
         if plain is not None:
             return call.own(**plain)

@@ -131,7 +131,11 @@ class FallbackProxyHandler(CustomLogger):
         """Keep what an error's record says for the hook below, which gets the same request."""
         record = getattr(original_exception, "record", None)
         if isinstance(record, CallRecord):
-            request_data[_HEADERS] = {**headers_of(record), **_wait_of(record)}
+            request_data[_HEADERS] = headers = headers_of(record)
+            # When the first of those that failed may answer again, where one has said so.
+            waits = [one.retry_after for one in record.attempts if one.retry_after is not None]
+            if waits:
+                headers["retry-after"] = str(ceil(min(waits)))
 
     async def async_post_call_response_headers_hook(
         self, data: dict[str, Any], *_: Any, response: Any = None, **__: Any
@@ -161,21 +165,14 @@ class FallbackProxyHandler(CustomLogger):
             async with asyncio.timeout(_ROUTER_WITHIN):
                 while _router() is None:  # noqa: ASYNC110 # LiteLLM sets no event
                     await asyncio.sleep(_LOOKS_EVERY)
-        if not any(one is self for one in litellm.callbacks):
-            return
-        if self.attach(_router()) and self._strategy.registration is not None:
+        is_called = any(one is self for one in litellm.callbacks)
+        if is_called and self.attach(_router()) and self._strategy.registration is not None:
             warm_up(chain.from_iterable(self._strategy.registration.chains.values()))
 
     def _report(self, trouble: str) -> None:
         if trouble != self._trouble:
             self._trouble = trouble
             logger.error("%s", self)
-
-
-def _wait_of(record: CallRecord) -> dict[str, str]:
-    """Pass on when the first of those that failed may answer again, where one has said so."""
-    waits = [one.retry_after for one in record.attempts if one.retry_after is not None]
-    return {"retry-after": str(ceil(min(waits)))} if waits else {}
 
 
 def _router() -> Any:

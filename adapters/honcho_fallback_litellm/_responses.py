@@ -22,7 +22,7 @@ from honcho_fallback import (
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator
 
-    from honcho_fallback import Attempt, CallRecord, Target
+    from honcho_fallback import Attempt, CallRecord, FallbackRun, Target
 
 RECORD, _HIDDEN = "fallback", "_hidden_params"
 _LONGEST = 200  # characters of a header's value: a server refuses a response of large headers
@@ -110,14 +110,16 @@ def refuse_made_up(chunk: Any, target: Target) -> None:
         raise _malformed(f"{target.name} sent a stream that says nothing")
 
 
-async def events_of(chunks: Any, attempt: Attempt) -> AsyncIterator[Any]:
+async def events_of(chunks: Any, run: FallbackRun) -> AsyncIterator[Any]:
     """Hand on a Messages stream event by event: LiteLLM passes it on as the network cut it.
+
+    What it cost is reported to the run, which cannot read bytes.
 
     Raises:
         APIError: It says of an error.
         AnswerRejected: It is no such stream, or has no end.
     """
-    event, rest, is_whole = b"", b"", False
+    event, rest, is_whole, counted = b"", b"", False, list[Any]()
     async with aclosing(chunks) if hasattr(chunks, "aclose") else nullcontext():
         async for chunk in chunks:
             if not isinstance(chunk, bytes):
@@ -127,11 +129,14 @@ async def events_of(chunks: Any, attempt: Attempt) -> AsyncIterator[Any]:
             *events, rest = _EVENT_ENDS.split(rest + chunk)
             for event in events:
                 if (name := _name_of(event)) == b"error":
-                    raise _error_in(event, attempt)
+                    raise _error_in(event, run.attempt)
+                if name in {b"message_start", b"message_delta"}:  # which say what it costs
+                    counted.append(_body_of(event))
+                    run.report(usage=read_answer(counted).usage)
                 is_whole |= name == b"message_stop"
                 yield event
     if not is_whole and _name_of(rest) != b"message_stop":
-        raise _error_in(rest or event, attempt)
+        raise _error_in(rest or event, run.attempt)
     if rest:
         yield rest
 
@@ -141,13 +146,18 @@ def _name_of(event: bytes) -> bytes:
     return named[1] if named else b""
 
 
+def _body_of(event: bytes) -> Any:
+    data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
+    try:
+        return json.loads(data or event)
+    except ValueError:
+        return None
+
+
 def _error_in(event: bytes, attempt: Attempt) -> Exception:
     """Return what an error event stands for, or what came in place of a stream's end."""
-    data = b"".join(line[5:] for line in event.splitlines() if line.startswith(b"data:"))
-    body = None
-    with suppress(ValueError):
-        body = json.loads(data or event)
-    failure, target = check_response(body), attempt.target
+    body, target = _body_of(event), attempt.target
+    failure = check_response(body)
     if failure is None:
         return _malformed(f"{target.name} sent no whole stream of Messages")
     status, said = failure.status or 500, failure.provider_message

@@ -5,7 +5,7 @@ An attempt is one ordinary call of LiteLLM's own endpoint, narrowed to one deplo
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from itertools import chain as joined
 from typing import TYPE_CHECKING, Any
@@ -37,7 +37,7 @@ from honcho_fallback_litellm._responses import (
 from honcho_fallback_litellm._router import NARROWED, LiteLLMsRests, deployments_of
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Callable, Iterator
+    from collections.abc import AsyncIterator, Callable, Generator, Iterator
 
     from honcho_fallback import Attempt, FallbackRun
     from honcho_fallback_litellm._groups import Chain, Chains
@@ -169,17 +169,18 @@ class RouterCall:
     # Its attempts.
 
     async def aask(self, attempt: Attempt) -> Any:
-        self.attempt = attempt
-        try:
-            return self._with_cost(await self.own(**self._narrowed(attempt)))
-        except Exception as error:
-            self._note(attempt, error)
-            raise
+        with self._request_for(attempt) as request:
+            return self._with_cost(await self.own(**request))
 
     def ask(self, attempt: Attempt) -> Any:
+        with self._request_for(attempt) as request:
+            return self._with_cost(self.own(**request))
+
+    @contextmanager
+    def _request_for(self, attempt: Attempt) -> Generator[dict[str, Any]]:
         self.attempt = attempt
         try:
-            return self._with_cost(self.own(**self._narrowed(attempt)))
+            yield self._narrowed(attempt)
         except Exception as error:
             self._note(attempt, error)
             raise
@@ -196,7 +197,7 @@ class RouterCall:
         if not is_stream(self.opened):
             return _once(self.opened)
         is_messages = "anthropic" in self.endpoint.name
-        return events_of(self.opened, attempt) if is_messages else self.opened
+        return events_of(self.opened, self.run) if is_messages else self.opened
 
     def open(self, attempt: Attempt) -> Iterator[Any]:
         self.opened, self.has_begun = self.ask(attempt), False
@@ -249,8 +250,7 @@ class RouterCall:
         provider, is_generic = chain.providers[position], self.endpoint.is_generic
         if is_generic and isinstance(items, list):
             name, made_by = "input", "openai-responses"
-            is_stranger = position in chain.strangers
-            history = accepted_items(items, provider, is_stranger=is_stranger)
+            history = accepted_items(items, provider, is_stranger=position in chain.strangers)
         elif messages:
             name, made_by = "messages", "anthropic" if is_generic else "openai"
             history = messages if is_generic else accepted_chat(messages, provider)
@@ -259,8 +259,7 @@ class RouterCall:
         if provider.family == "anthropic":
             deployment = self.deployments[position]
             params = deployment["litellm_params"]
-            settings = {one: request.get(one) or params.get(one) for one in _THINKING}
-            asked = {one: value for one, value in settings.items() if value}
+            asked = {one: how for one in _THINKING if (how := request.get(one) or params.get(one))}
             thinking = asked.get("thinking")
             is_told = isinstance(thinking, dict) and thinking.get("type") == "enabled"
             if not asked or is_told or not adapts_thinking(deployment):
@@ -365,9 +364,8 @@ class RouterCall:
         if type(error) is TimeoutError and self.attempt is not None:
             target = self.attempt.target
             error = Timeout(str(error), model=target.model, llm_provider=target.provider or "")
-        error = provider_error(error)
-        attach(error, self.run.record)
-        return error
+        ours: Exception = attach(provider_error(error), self.run.record)
+        return ours
 
     # Behind it.
 

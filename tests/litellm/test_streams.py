@@ -192,7 +192,10 @@ def test_a_reader_that_stops_early_abandons_the_call(bench: Any) -> None:
 def test_other_endpoints_switch(
     method: str, status: int | None, bench: Any, *, stream: bool
 ) -> None:
-    """(1) Responses and Messages: refused at the opening, or broken before content."""
+    """(1) Responses and Messages: refused at the opening, or broken before content.
+
+    The record says what the answer cost.
+    """
     is_anthropic = method == "anthropic_messages"
     if stream:
         needs_the_proxys_packages()
@@ -205,8 +208,7 @@ def test_other_endpoints_switch(
     assert "backup" in str(ask_in("async", router, method, stream=stream, **asked))
     assert bench.order == ["primary", "backup"]
     assert listener.record.answered_by == "backup"
-    if not stream:
-        assert listener.record.usage == (MESSAGE_COUNTS if is_anthropic else COUNTS)
+    assert listener.record.usage == (MESSAGE_COUNTS if is_anthropic else COUNTS)
 
 
 SPEAKING_OF_ERRORS = wire.message_events(
@@ -267,7 +269,7 @@ def test_a_stream_of_messages_is_read_by_events(newline: str, fails: bool) -> No
     """
     events = [*WITHOUT_END[:4], OVERLOADED] if fails else SPEAKING_OF_ERRORS
     whole = [f"{event}\n\n".replace("\n", newline).encode() for event in events]
-    attempt = FallbackPolicy([Target("m", name="primary")]).start().attempt
+    run = FallbackPolicy([Target("m", name="primary")]).start()
 
     async def read(*pieces: bytes) -> list[bytes]:
         async def network() -> AsyncIterator[bytes]:
@@ -276,7 +278,7 @@ def test_a_stream_of_messages_is_read_by_events(newline: str, fails: bool) -> No
 
         received: list[bytes] = []
         with pytest.raises(openai.APIError) if fails else nullcontext() as caught:
-            async for chunk in events_of(network(), attempt):
+            async for chunk in events_of(network(), run):
                 received.append(chunk)  # noqa: PERF401 # what came before an error counts
         assert caught is None or classify(caught.value).kind == "overloaded"
         return received
