@@ -117,8 +117,9 @@ class Request:
         config, attempts = self._tokens
         ATTEMPTS.reset(attempts)
         var_child_runnable_config.reset(config)
-        if self.call.gate is not None:  # kept no longer than that: its frames hold the call
-            self.call.error = error
+        if error is not None and self.call.gate is not None:
+            self.call.gate.shut()
+            self.call.error = error  # kept until it is closed: its frames hold the call
         if isinstance(error, RAISED):
             raise_as_failure(error, reads=self.call.reads)
 

@@ -166,6 +166,11 @@ class Gate:
         changed = [self._proxy(one) if _shows_tokens(one.__class__) else one for one in handlers]
         return cast("CallbacksT", changed)
 
+    def shut(self) -> None:
+        """Show no more tokens: what is behind has failed, and a thread that it left may speak."""
+        with self._lock:
+            self._closed = True
+
     def close(self, error: BaseException | None) -> None:
         """Report what is held back: of an attempt that failed, only that its runs are over."""
         for handler, event in self._rest(error):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import aclosing, closing
 from contextvars import ContextVar
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.graph import START, MessagesState, StateGraph
 
-from honcho_fallback import StreamInterrupted
+from honcho_fallback import FallbackObserver, StreamInterrupted
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 from tests.helpers import wire
@@ -261,7 +262,8 @@ async def test_a_handler_that_langchain_adds_by_itself_hears_once(
 def test_a_handler_keeps_its_class_behind_the_gate(partial: Any) -> None:
     """LangChain looks for handlers by their class; what they are set to is set on themselves.
 
-    A thread that an attempt has left behind may still speak: that is shown to nobody.
+    A thread that an attempt has left behind may still speak, before the next is asked, too: that
+    is shown to nobody, and settles nothing.
     """
     found: list[Any] = []
 
@@ -269,9 +271,16 @@ def test_a_handler_keeps_its_class_behind_the_gate(partial: Any) -> None:
         found.extend(config["callbacks"].handlers)
         raise StatusError(503)
 
+    class Late(FallbackObserver):
+        def on_switch(self, _switch: Any) -> None:
+            found[0].on_llm_new_token("late", run_id=uuid4())
+
     written = Console()
     backup: Any = RunnableLambda(lambda _: "backup")
-    model: Any = FallbackRunnable(RunnableLambda(look), backup, partial=partial)
+    model: Any = FallbackRunnable(
+        RunnableLambda(look), chat("down", StatusError(503)), backup,
+        partial=partial, observers=[Late()],
+    )  # fmt: skip
     assert model.invoke("hi", {"callbacks": [written]}) == "backup"
     (proxy,) = found
     assert isinstance(proxy, Console)
@@ -293,6 +302,17 @@ async def test_a_refused_stream_ends_as_an_error() -> None:
         pass
     assert written.ends == awritten.ends == ["error", "end"]
     assert "".join(written.seen) == "".join(awritten.seen) == "hello"
+
+
+async def test_who_leaves_an_answer_without_content_leaves_no_run_open() -> None:
+    """Its chunks are handed out after the call has ended, and what was held back is told then."""
+    model = FallbackChatModel(chat("a", ""))
+    written, awritten = Console(), Console()
+    with closing(model.stream("hi", {"callbacks": [written]})) as chunks:
+        next(chunks)
+    async with aclosing(model.astream("hi", {"callbacks": [awritten]})) as achunks:
+        await anext(achunks)
+    assert written.ends == awritten.ends == ["error"]
 
 
 def thought(text: str) -> AIMessageChunk:
