@@ -210,7 +210,7 @@ class CallState:
         has_answer = self.outcome == "success"
         if position in self.shared and not (has_answer and position > self.attempt.position):
             return self.shared[position]
-        if position < self.first:
+        if position < self.first and position != self.attempt.position:
             place = self.turn and self.turn.place
             return _KEPT_WARM if place and position < place.position else _LEFT
         if position < self.attempt.position:

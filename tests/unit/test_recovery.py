@@ -564,6 +564,8 @@ def test_a_call_that_must_not_degrade_never_asks_a_fallback(clock: Clock) -> Non
                 policy.call(script.ask, must_not_degrade=True)
             assert "fallback" not in script.asked
             assert caught.value.record.untried == (("fallback", "the call must not degrade"),)
+        running = policy.start(must_not_degrade=True).record
+        assert running.untried[0] == ("primary", "the call is still running")
         judged = repeating(primary=["judged"])
         assert policy.call(judged.ask, must_not_degrade=True) == "judged"
         assert turn.position == 1
