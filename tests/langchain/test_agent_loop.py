@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 from langchain.agents import create_agent
+from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, AIMessageChunk
 from langchain_core.tools import tool
@@ -41,6 +42,7 @@ pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol:Deprec
 PRIMARY, BACKUP, CITY = "primary", "backup", "Oslo"
 TOOLS = ["rain in Oslo", "Oslo: yes"]
 WAYS = ("middleware", "chat model")
+REVIEWED = "beside HumanInTheLoopMiddleware"  # by which the person is asked once more
 # Where nobody reads tokens, a model is asked for one body; with ``streaming=True`` it streams.
 MODES = {
     "whole": ("invoke", "ainvoke", "stream values", "stream updates", "stream custom"),
@@ -125,7 +127,11 @@ def cases() -> list[Case]:
         for way in WAYS
         for kind in kinds_of(point)
     )
-    return [Case(point, at, way, next(turns[kind])) for point, at, way, kind in pairwise(rows)]
+    return [
+        *(Case(point, at, way, next(turns[kind])) for point, at, way, kind in pairwise(rows)),
+        Case("in the text: cut", 0, REVIEWED, "invoke streaming=True"),
+        Case("in a tool's arguments: closed", 1, REVIEWED, "astream messages"),
+    ]
 
 
 # What the providers say.
@@ -245,11 +251,12 @@ def agent_of(provider_server: ProviderServer) -> Callable[..., Any]:
         given: Json = {"streaming": True} if streaming else {}
         model: Any = gpt(base_url=provider_server[PRIMARY].url, **given)
         backup = claude(base_url=provider_server[BACKUP].url, **given)
-        beside = [FallbackMiddleware(backup, **options)] if way == "middleware" else []
+        beside: list[Any] = [FallbackMiddleware(backup, **options)] * (way != "chat model")
+        review = [HumanInTheLoopMiddleware({"weather": True})] * (way == REVIEWED)
         return create_agent(
             model if beside else FallbackChatModel(model, backup, **options),
             [weather, approve],
-            middleware=beside,
+            middleware=[*beside, *review],
             response_format=ToolStrategy(Report),
             checkpointer=InMemorySaver(),
             name="reporter",
@@ -276,10 +283,13 @@ class Page:
                 self.metadata.setdefault(message, metadata)
 
     async def converse(self, agent: Any, mode: str, config: Any) -> None:
-        """Read what the agent says to a question, then to a yes when it asks back."""
-        yes: Command[Any] = Command(resume="yes")
-        for given in ({"messages": [("user", CITY)]}, yes):
+        """Read what the agent says to a question, then to a yes whenever it asks back."""
+        given: Any = {"messages": [("user", CITY)]}
+        while given:
             await self.read(agent, mode, given, config)
+            asked = [one.value for one in agent.get_state(config).interrupts]
+            yes = "yes" if CITY in asked else {"decisions": [{"type": "approve"}]}
+            given = asked and Command(resume=yes)
 
     @property
     def shown(self) -> list[str]:
