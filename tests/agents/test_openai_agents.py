@@ -127,6 +127,17 @@ async def test_what_the_sdk_cannot_read_is_no_answer(
     assert (answer, listener.kinds[0]) == (f"hello from {fallback.name}", "malformed_response")
 
 
+async def test_the_key_of_the_primarys_cache_stays_there(
+    primary: Provider, fallback: Provider, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The Runner makes one where a model may take it, as at OpenAI's own address."""
+    takes = "_supports_default_prompt_cache_key"
+    monkeypatch.setattr(agents.OpenAIChatCompletionsModel, takes, lambda _: True)
+    primary.fail(503)
+    await SDK.run(chain_of(primary, fallback, elsewhere="localhost"))
+    assert ["prompt_cache_key" in one.bodies[0] for one in (primary, fallback)] == [True, False]
+
+
 async def test_the_runner_does_not_ask_the_chain_again(
     primary: Provider, fallback: Provider
 ) -> None:
