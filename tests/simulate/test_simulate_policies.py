@@ -8,9 +8,8 @@ import random
 import threading
 from collections import Counter
 from dataclasses import replace
-from math import isclose
 from ssl import SSLCertVerificationError
-from typing import TYPE_CHECKING, Any, TypeAlias, get_args
+from typing import TYPE_CHECKING, Any, get_args
 
 import pytest
 
@@ -230,63 +229,78 @@ def test_a_peers_parameters() -> None:
     assert took(late) == [30.25]
 
 
-PLAIN = FallbackConfig(wait=0.25, timeout=20)
-STREAM: dict[str, Any] = {"stream": True}
-SILENT: dict[str, Any] = {"kind": "silent"}
-DROPPED: dict[str, Any] = {"kind": "dropped", "delay": 0.5}
+FIXED = FallbackConfig(wait=0.25)
+PLAIN = FIXED.replace(timeout=20)
 TOKENS = {"input_tokens": 1_000_000, "output_tokens": 100_000}
 PRICE = {"per_million_input": 2.0, "per_million_output": 10.0}
 
-BAD_DAYS: list[tuple[dict[str, Any], FailureKind | None, int | None, float]] = [
-    ({"kind": "up"}, None, None, 1.0),
-    ({"kind": "slow", "factor": 19}, None, None, 19.0),
-    ({"kind": "slow", "factor": 30}, FailureKind.TIMEOUT, None, 20.0),
-    (failing(503), FailureKind.OVERLOADED, 503, 0.5),
-    (failing(500), FailureKind.SERVER_ERROR, 500, 0.5),
-    (failing(401), FailureKind.AUTHENTICATION, 401, 0.5),
-    (failing(400, code="context_length_exceeded"), FailureKind.CONTEXT_OVERFLOW, 400, 0.5),
-    ({"kind": "recovering", "delay": 0.5}, FailureKind.OVERLOADED, 503, 0.5),
-    (failing(429, code="insufficient_quota"), FailureKind.QUOTA, 429, 0.5),
-    ({"kind": "dropped", "delay": 0.5}, FailureKind.CONNECTION, None, 0.5),
-    (SILENT, FailureKind.TIMEOUT, None, 20.0),
-    ({"kind": "rate_limited", "calls": 0, "window": 9}, FailureKind.RATE_LIMIT, 429, 0.05),
+SILENT: dict[str, Any] = {"kind": "silent"}
+SLOW: dict[str, Any] = {"kind": "slow", "factor": 4}
+DROPPED: dict[str, Any] = {"kind": "dropped", "delay": 0.5}
+LATE = {"after_content": True}
+NEVER, IDLE = {"timeout": None}, {"idle_timeout": 2.0}
+STALLED, CUT = "timeout 20 > ok 2", "content at 0.25, interrupted"
+
+# A phase, options, and what comes of them as an answer in whole; then as a stream, or when that
+# has its first content where nothing else differs.
+BAD_DAYS: list[tuple[dict[str, Any], dict[str, Any], str, str | float]] = [
+    ({"kind": "up"}, {}, "ok 1", 0.25),
+    (SLOW | {"factor": 19}, {}, "ok 19", 4.75),
+    # A stream is bound up to its first content, which begins after a quarter of its time.
+    (SLOW | {"factor": 30}, {}, STALLED, "ok 30, content at 7.5"),
+    (SLOW, {"timeout": 1.1, "max_attempts": 1}, "timeout 1.1, exhausted", "ok 4, content at 1"),
+    (SLOW, {"first_token_timeout": 0.8}, "ok 4", "timeout 0.8 > ok 2, content at 1.3"),
+    # Without a timeout a silent target ends when its phase does, or when the kernel gives up.
+    (SILENT, {}, STALLED, 20.5),
+    (SILENT | {"until": 50}, NEVER, "connection 50 > ok 2", 50.5),
+    (SILENT, NEVER, "connection 7200 > ok 2", 7200.5),
+    # After content nobody else is asked; fifteen seconds of content are no silence of two.
+    (SILENT | LATE, IDLE, STALLED, f"timeout 2.25, {CUT}"),
+    (SILENT | LATE, {}, STALLED, f"connection 7200.25, {CUT}"),
+    (SLOW | {"factor": 20}, IDLE | NEVER, "ok 20", 5.0),
+    (DROPPED | LATE | {"delay": 9.0}, IDLE, "connection 9 > ok 2", f"connection 9.25, {CUT}"),
+    (DROPPED | LATE, {}, "connection 0.5 > ok 2", f"connection 0.75, {CUT}"),
+    (failing(**LATE), {}, "overloaded 503 0.5 > ok 2", f"overloaded 503 0.75, {CUT}"),
+    # Before content the policy switches.
+    (DROPPED, {}, "connection 0.5 > ok 2", 1.0),
+    (failing(503), {}, "overloaded 503 0.5 > ok 2", 1.0),
+    (failing(500), {}, "server_error 500 0.5 > ok 2", 1.0),
+    (failing(401), {}, "authentication 401 0.5 > ok 2", 1.0),
+    (failing(400, code="context_length_exceeded"), {}, "context_overflow 400 0.5 > ok 2", 1.0),
+    (failing(429, code="insufficient_quota"), {}, "quota 429 0.5 > ok 2", 1.0),
+    ({"kind": "recovering", "delay": 0.5}, {}, "overloaded 503 0.5 > ok 2", 1.0),
+    ({"kind": "rate_limited", "calls": 0, "window": 9}, {}, "rate_limit 429 0.05 > ok 2", 0.55),
 ]
 
 
-@pytest.mark.parametrize(("phase", "kind", "status", "seconds"), BAD_DAYS)
-@pytest.mark.parametrize("stream", [False, True])
-def test_each_kind_is_seen_as_its_kind(
-    phase: dict[str, Any],
-    kind: FailureKind | None,
-    status: int | None,
-    seconds: float,
-    stream: bool,
-) -> None:
-    """The classifier sees what an SDK would raise, when it would raise it, streamed or not."""
-    kinds = get_args(Phase.model_fields["kind"].annotation)
-    assert {phase["kind"] for phase, *_ in BAD_DAYS} == {*kinds}  # none without a row
-    # A stream is bound up to its first content, which takes a quarter of the time.
-    config = PLAIN.replace(timeout=5.0) if stream and phase["kind"] == "slow" else PLAIN
-    seconds = 5.0 if stream and seconds == 20 and phase["kind"] == "slow" else seconds
-    later = {"kind": "up", "starts": 1e9}
-    record = only(phase, later, config=config, traffic={"stream": stream})
-    first, *others = record.attempts
-    assert (first.kind, first.status) == (kind, status)
-    assert isclose(first.seconds, seconds)
-    assert [one.target for one in others] == ([FALLBACK] if kind and record.answered_by else [])
-
-
-def test_an_outage_of_three_calls() -> None:
-    """Three of ten calls meet the outage: half a second lost, then the fallback's two."""
-    report = simulate(incident(failing(starts=3), {"kind": "up", "starts": 6}), PLAIN)
-    assert (report.calls, report.answered) == (10, 10)
-    assert (report.p50, report.p95) == pytest.approx((1.0, 2.5))
-    assert dict(report.requests) == {PRIMARY: 10, FALLBACK: 3}
-    assert (report.wasted, report.money, report.lost) == (3, 0, 0)
-    assert asked(report) == ["p"] * 3 + ["pf"] * 3 + ["p"] * 4
-    assert [one.seconds for one in report.records] == pytest.approx(
-        [1.0] * 3 + [2.5] * 3 + [1.0] * 4
+def story(record: CallRecord) -> str:
+    """What each attempt met and how long it took, the first content, an end that was none."""
+    attempts = (
+        " ".join(str(one) for one in (each.kind or "ok", each.status, f"{each.seconds:g}") if one)
+        for each in record.attempts
     )
+    first, told = record.time_to_first_token, [" > ".join(attempts)]
+    told += [] if first is None else [f"content at {first:g}"]
+    told += [] if record.outcome == "success" else [record.outcome]
+    return ", ".join(told)
+
+
+@pytest.mark.parametrize(("phase", "options", "whole", "streamed"), BAD_DAYS)
+def test_what_a_bad_day_costs(
+    phase: dict[str, Any], options: dict[str, Any], whole: str, streamed: str | float
+) -> None:
+    """The classifier sees what an SDK would raise, when it would; each limit ends its own."""
+    assert {row[0]["kind"] for row in BAD_DAYS} == {
+        *get_args(Phase.model_fields["kind"].annotation)
+    }
+    if isinstance(streamed, float):
+        streamed = f"{whole}, content at {streamed:g}"
+    phase = {"until": 1e9, **phase}
+    later = {"kind": "up", "starts": phase.pop("until")}
+    for stream, wanted in ((False, whole), (True, streamed)):
+        traffic = {"stream": stream}
+        record = only(phase, later, config=PLAIN.replace(**options), traffic=traffic)
+        assert story(record) == wanted
 
 
 def test_answers_take_as_long_as_was_said() -> None:
@@ -324,50 +338,6 @@ def test_a_share_fails_and_the_others_are_answered(kind: str) -> None:
     assert report.requests[FALLBACK] == report.wasted
 
 
-LATE = {"after_content": True}
-SLOW = {"kind": "slow", "factor": 4}
-# What happens, under which options, when a stream has its first content (None is no stream), how
-# long each attempt takes, and how the call ends.
-Row: TypeAlias = (
-    "tuple[tuple[dict[str, Any], ...], dict[str, Any], float | None, list[float], str]"
-)
-TIMES: list[Row] = [
-    # Without a timeout a silent target ends when its phase does, or when the kernel gives up.
-    ((SILENT, {"kind": "up", "starts": 50}), {"timeout": None}, None, [50.0, 2.0], "success"),
-    ((SILENT,), {"timeout": None}, None, [7200.0, 2.0], "success"),
-    # A stream is bound up to its first content, which begins after a quarter of its time.
-    ((SLOW,), {"timeout": 1.1}, 1.0, [4.0], "success"),
-    ((SLOW,), {"timeout": 0.8}, 1.3, [0.8, 2.0], "success"),
-    ((SLOW,), {"first_token_timeout": 0.8}, 1.3, [0.8, 2.0], "success"),
-    ((SLOW,), {"first_token_timeout": 0.8}, None, [4.0], "success"),
-    # After content nobody else is asked; fifteen seconds of content are no silence of two.
-    ((SILENT | LATE,), {"idle_timeout": 2.0}, 0.25, [2.25], "interrupted"),
-    ((SILENT | LATE,), {}, 0.25, [7200.25], "interrupted"),
-    (({"kind": "slow", "factor": 20},), {"idle_timeout": 2.0}, 5.0, [20.0], "success"),
-    ((DROPPED | LATE | {"delay": 9.0},), {"idle_timeout": 2.0}, 0.25, [9.25], "interrupted"),
-    # Before content the policy switches; after it the error is the caller's.
-    ((failing(),), {}, 1.0, [0.5, 2.0], "success"),
-    ((DROPPED,), {}, 1.0, [0.5, 2.0], "success"),
-    ((failing(**LATE),), {}, 0.25, [0.75], "interrupted"),
-    ((DROPPED | LATE,), {}, 0.25, [0.75], "interrupted"),
-    ((failing(**LATE),), {}, None, [0.5, 2.0], "success"),  # not streamed: no content
-    ((DROPPED | LATE,), {}, None, [0.5, 2.0], "success"),
-]
-
-
-@pytest.mark.parametrize(("phases", "options", "first", "seconds", "outcome"), TIMES)
-def test_what_a_bad_day_costs_in_time(
-    phases: Any, options: dict[str, Any], first: float | None, seconds: list[float], outcome: str
-) -> None:
-    """Each limit ends what it is about and no more, and so does the end of a phase."""
-    traffic = {"stream": first is not None}
-    record = only(*phases, config=FallbackConfig(**options), traffic=traffic)
-    assert (took(record), record.outcome) == (seconds, outcome)
-    assert record.time_to_first_token == (first and pytest.approx(first))
-    if phases[0]["kind"] == "dropped":
-        assert record.attempts[0].kind is FailureKind.CONNECTION
-
-
 def test_prices() -> None:
     """What was written is paid for, what nobody waited for is lost, a refusal costs nothing."""
     phases = (failing(starts=3), {"kind": "slow", "factor": 40, "starts": 5})
@@ -376,12 +346,11 @@ def test_prices() -> None:
     # Ten answers that were heard, one that came too late; 2 + 1 each.
     assert (report.money, report.lost, report.wasted) == (11 * 3, 3, 3)
     # Who reads a stream that breaks has half an answer; the provider's bill has it, too.
-    broken = incident(failing(after_content=True), seconds=1, traffic=TOKENS | STREAM, price=PRICE)
+    broken = incident(
+        failing(after_content=True), seconds=1, traffic=TOKENS | {"stream": True}, price=PRICE
+    )
     report = simulate(broken, FallbackConfig())
     assert (report.answered, report.money, report.lost) == (0, 3, 3)
-
-
-FIXED = FallbackConfig(wait=0.25)
 
 
 def facts(records: Sequence[CallRecord], start: float = 0.0) -> list[Any]:

@@ -260,13 +260,14 @@ def test_a_percentile_is_a_time_that_so_many_calls_do_not_exceed(
 def test_figures_and_the_table() -> None:
     """Plain values, found by name, without the records; a column of money where there are prices.
 
-    Two policies in an outage of both, beside the peer: one asks the primary alone, one both.
+    Two policies in an outage of three calls, beside the peer: one asks the primary alone, one
+    both; there a call loses half a second and takes the fallback's two.
     """
     tokens = {"input_tokens": 1_000_000}
     phases = (failing(starts=3), {"kind": "up", "starts": 6})
     policies = {"once": FallbackConfig(max_attempts=1), "both": FallbackConfig(max_attempts=2)}
     priced, free = (
-        compare(incident(*phases, fallback=(failing(),), traffic=tokens, price=price), policies)
+        compare(incident(*phases, traffic=tokens, price=price), policies)
         for price in ({"per_million_input": 0.5}, {})
     )
     values = priced.to_dict()
@@ -278,6 +279,7 @@ def test_figures_and_the_table() -> None:
     lines = [line.split() for line in str(priced).splitlines()]
     heads = "policy calls answered p50 s p95 s requests wasted money lost"
     assert lines[1] == heads.split()
+    assert lines[3] == ["both", "10", "100.00%", "1.00", "2.50", "10+3", "3", "5.00", "0.00"]
     assert lines[2] == ["once", "10", "70.00%", "1.00", "1.00", "10+0", "3", "3.50", "0.00"]
     assert "money" not in str(free)
     assert len({len(line) for line in str(priced).splitlines()[1:4]}) == 1
