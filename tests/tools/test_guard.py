@@ -51,6 +51,7 @@ def varied(error: str, times: int) -> list[tuple[Any, ...]]:
 BLOCKED, DENIED = f"{ToolBlockedError.marker} no", f"{ToolDeniedError.marker} no"
 IDENTICAL, VARIED = "identical_failures", "varied_failures"
 TURN = [*same(ORDINARY, 1), ("write", {"path": "a"}, ORDINARY)]
+LIMITS = {"polls": 2, "identical_batches": 9, "varied_failures": 9}
 # Calls, and what is answered to each.
 COURSES: list[tuple[dict[str, int], list[tuple[Any, ...]], list[str]]] = [
     ({}, same(ORDINARY, 3), [GO, "nudge", IDENTICAL]),
@@ -69,6 +70,12 @@ COURSES: list[tuple[dict[str, int], list[tuple[Any, ...]], list[str]]] = [
         for error in ("503", "could not reach the model", TimeoutError(), StatusError(429))
     ),
     ({}, [*same(PASSING, 7), *same(ORDINARY, 2)], [GO] * 8 + ["nudge"]),
+    # A cap on polls cuts no limit of failures short.
+    (
+        LIMITS,
+        [("checks", 1, f"no {n}") for n in range(9)],
+        [*[GO] * 3, "nudge", *[GO] * 4, VARIED],
+    ),
     # Another tool, other arguments, another first line.
     ({}, TURN, [GO, GO]),
     ({}, [*same(ORDINARY, 1), ("read", {"path": "b"}, ORDINARY)], [GO, GO]),
@@ -227,70 +234,57 @@ def test_a_delegated_call_of_ours_is_read_from_its_record(
     assert (verdict.action, verdict.reason) == (action, reason)
 
 
-def polled(*results: Any, **limits: int) -> list[str]:
-    """Make one call again and again; return the guard's answers, with the reason of a halt."""
+NUMBERED = [f"{n} of 200" for n in range(100)]
+PASSED = ToolOutcome("checks", error=PASSING)
+SLEPT = ToolOutcome("sleep", {"s": 5}, result="slept")
+HALTED = [GO, GO, "identical_batches"]
+STATE = {"done": 1, "of": 9}
+# Limits, what one and the same call brings in turn, and what is answered to each.
+POLLS: list[tuple[dict[str, int], list[Any], list[str]]] = [
+    # Another result is progress, in its last sign or its type.
+    ({}, [f"{'x' * 100_000}{n}" for n in range(6)], [GO] * 6),
+    ({}, [1, 2.5, True, "1 ", ["1"], {"1": 1}, "[" * 100_000], [GO] * 7),
+    # A cap is about results that change, and cuts no higher limit short.
+    ({}, NUMBERED, [GO] * 99 + ["polls"]),
+    ({"polls": 2}, [*range(9)], [GO, GO, "polls"] * 3),
+    (LIMITS, ["same"] * 9, [GO] * 8 + ["identical_batches"]),
+    (LIMITS, [*["queued"] * 7, "running", "done"], [GO] * 8 + ["polls"]),
+    # The same result, or one that nobody knows, is no progress, changed before or not.
+    *(
+        ({}, [*before, *results], [GO] * len(before) + HALTED)
+        for before in ([], ["first"])
+        for results in (
+            ["pending"] * 3,
+            [STATE, {"of": 9, "done": 1}, STATE],
+            [[{"state": "queued"}]] * 3,
+            [None] * 3,
+            [object(), object(), object()],
+        )
+    ),
+    # In turn with a wait it goes on while its results change, up to the same cap.
+    ({}, [one for n in range(20) for one in (str(n), SLEPT)], [GO] * 40),
+    (
+        {"polls": 3},
+        [one for n in range(4) for one in (str(n), SLEPT)],
+        [GO] * 5 + ["polls", GO, GO],
+    ),
+    ({}, ["pending", SLEPT] * 3, [GO, GO, GO, "nudge", GO, "repeated_cycle"]),
+    # A failure in between neither ends it nor frees it from its cap.
+    ({"polls": 5}, [one for n in range(5) for one in (n, PASSED)], [GO] * 8 + ["polls", GO]),
+]
+
+
+@pytest.mark.parametrize(("limits", "results", "answers"), POLLS)
+def test_a_poll_goes_on_while_its_result_changes(
+    limits: dict[str, int], results: list[Any], answers: list[str]
+) -> None:
+    """OH-016, OH-020, OH-023: the same call with another result is progress, up to a cap."""
     guard = ToolLoopGuard(ToolLoopLimits(**limits))
-    return [heard(guard.after_tool("checks", {"pr": 7}, result=result)) for result in results]
-
-
-def test_a_poll_goes_on_while_its_result_changes() -> None:
-    """OH-016: the same call with another result is progress, in its last sign or its type."""
-    assert polled(*(f"{'x' * 100_000}{n}" for n in range(6))) == [GO] * 6
-    assert polled(1, 2.5, True, "1 ", ["1"], {"1": 1}, "[" * 100_000) == [GO] * 7
-
-
-def test_a_cap_ends_a_poll_that_has_no_end() -> None:
-    """OH-016, OH-023: it is about results that change, and cuts no higher limit short."""
-    assert polled(*(f"{n} of 200" for n in range(100))) == [GO] * 99 + ["polls"]
-    assert polled(*range(9), polls=2) == [GO, GO, "polls"] * 3
-    limits = {"polls": 2, "identical_batches": 9, "varied_failures": 9}
-    assert polled(*["same"] * 9, **limits) == [GO] * 8 + ["identical_batches"]
-    assert polled(*["queued"] * 7, "running", "done", **limits) == [GO] * 8 + ["polls"]
-    calls = [("checks", 1, f"{ORDINARY} {number}") for number in range(9)]
-    assert told(ToolLoopGuard(ToolLoopLimits(**limits)), *calls)[-1] == VARIED
-
-
-@pytest.mark.parametrize(
-    "results",
-    [
-        ("pending", "pending", "pending"),
-        ({"done": 1, "of": 9}, {"of": 9, "done": 1}, {"done": 1, "of": 9}),
-        ([{"state": "queued"}],) * 3,
-        (None, None, None),
-        (object(), object(), object()),
-    ],
-)
-def test_a_poll_that_never_changes_ends(results: tuple[Any, ...]) -> None:
-    """OH-016: the same result, or one that nobody knows, is no progress, changed before or not."""
-    assert polled(*results) == [GO, GO, "identical_batches"]
-    assert polled("first", *results) == [GO, GO, GO, "identical_batches"]
-
-
-def test_a_poll_and_a_wait_in_turn() -> None:
-    """OH-016, OH-020: the turn goes on while one of its results changes, up to the same cap."""
-    wait = ToolOutcome("sleep", {"s": 5}, result="slept")
-
-    def course(results: list[str], **limits: int) -> list[str]:
-        guard = ToolLoopGuard(ToolLoopLimits(**limits))
-        rounds = [
-            one for result in results for one in (ToolOutcome("checks", result=result), wait)
-        ]
-        return [heard(guard.after_tools([one])) for one in rounds]
-
-    assert course([str(n) for n in range(20)]) == [GO] * 40
-    assert course([str(n) for n in range(4)], polls=3) == [GO] * 5 + ["polls", GO, GO]
-    assert course(["pending"] * 3)[3:] == ["nudge", GO, "repeated_cycle"]
-
-
-def test_a_poll_that_fails_now_and_then_is_one_all_the_same() -> None:
-    """OH-016: a failure in between neither ends it nor frees it from its cap."""
-    guard = ToolLoopGuard(ToolLoopLimits(polls=5))
-    answers = [
-        heard(guard.after_tool("checks", {"pr": 7}, **more))
-        for number in range(5)
-        for more in ({"result": number}, {"error": PASSING})
+    rounds = [
+        one if isinstance(one, ToolOutcome) else ToolOutcome("checks", result=one)
+        for one in results
     ]
-    assert answers == [GO] * 8 + ["polls", GO]
+    assert [heard(guard.after_tools([one])) for one in rounds] == answers
 
 
 CALL = ("read", {"path": "a"})
