@@ -34,6 +34,7 @@ from honcho_fallback.testing import (
     set_testing,
 )
 from tests.helpers.scripted import DRIVERS, repeating
+from tests.helpers.scripted import ask as asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
     from honcho_fallback import Attempt, CallRecord, FallbackRun
 
     Way = Callable[[FallbackPolicy, Script, FallbackRun], Any]
-    Run = Callable[..., pytest.RunResult]
 
 
 ALL = {*FailureKind} - {FailureKind.CANCELLED}
@@ -92,8 +92,8 @@ def test_what_comes_late_takes_the_clocks_time(
     assert fallback_clock.slept == []
 
 
-@pytest.mark.parametrize("asynchronous", [False, True])
-def test_streams_come_in_chunks_and_break(scripted: Scripted, asynchronous: bool) -> None:
+@pytest.mark.parametrize("verb", ["stream", "astream"])
+def test_streams_come_in_chunks_and_break(scripted: Scripted, verb: str) -> None:
     """A list is a stream; an error in it breaks it off there."""
     script = scripted(
         primary=[
@@ -103,19 +103,10 @@ def test_streams_come_in_chunks_and_break(scripted: Scripted, asynchronous: bool
         backup=[["hel", "lo"], ["a", "b"]],
     )
     policy = FallbackPolicy(script.targets)
-
-    async def aread(run: FallbackRun) -> list[str]:
-        return [chunk async for chunk in policy.astream(script.astream, run=run)]
-
-    def read(run: FallbackRun) -> list[str]:
-        return (
-            asyncio.run(aread(run)) if asynchronous else [*policy.stream(script.stream, run=run)]
-        )
-
-    assert "".join(read(policy.start())) == "hello"
+    assert asked(policy, script, verb) == ["hel", "lo"]
     run = policy.start()
     with pytest.raises(StreamInterrupted) as caught:
-        read(run)
+        asked(policy, script, verb, run=run)
     assert caught.value.partial == ("a", "b")
     assert run.record.seconds == 2
     assert script.closed == {"primary": 2, "backup": 1}
@@ -268,14 +259,8 @@ def test_every_ending_is_collected_once(fallback_records: Records, scripted: Scr
     gc.collect()
     with pytest.raises(Exception, match="broke off"):
         list(policy.stream(script.stream))
-    assert [record.outcome for record in fallback_records] == [
-        "success",
-        "exhausted",
-        "rejected",
-        "cancelled",
-        "abandoned",
-        "interrupted",
-    ]
+    endings = "success exhausted rejected cancelled abandoned interrupted"
+    assert [record.outcome for record in fallback_records] == endings.split()
 
 
 def test_switches_are_told(scripted: Scripted, fallback_records: Records) -> None:
@@ -369,69 +354,61 @@ def test_modes_and_clocks_and_records_go_together(scripted: Scripted) -> None:
 
 pytest_plugins = ["pytester"]
 
-SCRIPTED = """
-from honcho_fallback import FallbackPolicy
+IN_A_FILE_OF_ITS_OWN = """
+import sys
 
-def test_it(scripted, fallback_records):
-    script = scripted(primary=[scripted.status(429)], backup=["hello"])
-    assert FallbackPolicy(script.targets).call(script.ask) == "hello"
-    assert fallback_records.one.is_fallback
+CORE = {"honcho_fallback", "pydantic", "pydantic_core", "tenacity"}
+OTHERS = {"anthropic", "groq", "httpx", "httpx2", "langchain_core", "litellm", "openai"}
+
+def test_before(request):
+    assert request.config.pluginmanager.hasplugin("honcho_fallback")
+    assert not (CORE | OTHERS) & {*sys.modules}
+
+def test_using(fallback_clock):
+    assert "honcho_fallback" in sys.modules
+    assert not OTHERS & {*sys.modules}
+
+import pytest
+
+@pytest.fixture
+def anyio_backend():
+    return "asyncio"
+
+@pytest.mark.RUNNER
+@pytest.mark.parametrize("again", [False, True])
+async def test_async(scripted, fallback_records, fallback_clock, again):
+    from honcho_fallback import FallbackPolicy
+    script = scripted(only=[scripted.status(503, retry_after=9), "hello"])
+    assert await FallbackPolicy(script.targets).acall(script.aask) == "hello"
+    assert fallback_records.one.seconds == 9
+
+def test_that_fails(scripted, fallback_records):
+    from honcho_fallback import FallbackPolicy
+    from honcho_fallback.testing import assert_switched
+    script = scripted(primary=["hello"], backup=["unheard"])
+    FallbackPolicy(script.targets, agent="deriver").call(script.ask)
+    assert_switched(fallback_records.one, to="backup")
 """
 
 
-@pytest.fixture
-def run(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Run pytest in a process of its own, with no plugins but this one and those asked for."""
+@pytest.mark.parametrize("runner", ["asyncio", "anyio"])
+def test_a_file_of_tests_needs_nothing_but_the_plugin(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, runner: str
+) -> None:
+    """A test file that names a fixture gets it, in a process that has only what it asked for.
+
+    Until a fixture is used, nothing but the plugin's module is imported; then the core, and no
+    SDK. Fixtures are sync, so pytest-asyncio and anyio may run the tests, in loops of any scope.
+    A failed assertion shows the call and the user's line, and none of the kit's own lines.
+    ``--fixtures`` tells what each is for.
+    """
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
-
-    def run_pytest(*arguments: str) -> pytest.RunResult:
-        command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider"]
-        return pytester.run(*command, "-p", "honcho_fallback", *arguments)
-
-    return run_pytest
-
-
-def test_startup_imports_nothing_heavy(pytester: pytest.Pytester, run: Run) -> None:
-    """Until a fixture is used, nothing but the plugin's module; then the core, and no SDK."""
-    pytester.makepyfile("""
-        import sys
-
-        CORE = {"honcho_fallback", "pydantic", "pydantic_core", "tenacity"}
-        OTHERS = {"anthropic", "groq", "httpx", "httpx2", "langchain_core", "litellm", "openai"}
-
-        def test_before(request):
-            assert request.config.pluginmanager.hasplugin("honcho_fallback")
-            assert not (CORE | OTHERS) & {*sys.modules}
-
-        def test_using(fallback_clock):
-            assert "honcho_fallback" in sys.modules
-            assert not OTHERS & {*sys.modules}
-    """)
-    run().assert_outcomes(passed=2)
-
-
-def test_fixtures_are_there_without_an_import(pytester: pytest.Pytester, run: Run) -> None:
-    """A test file that names a fixture gets it; --fixtures tells what each is for."""
-    pytester.makepyfile(SCRIPTED)
-    run("-W", "error").assert_outcomes(passed=1)
-    listed = run("--fixtures").stdout.str()
-    for name in ("fallback_clock", "fallback_records", "scripted"):
-        assert f"\n{name} -- " in listed
-
-
-def test_the_failures_message_is_the_users(pytester: pytest.Pytester, run: Run) -> None:
-    """A failed assertion shows the call and the user's line, and none of the kit's own lines."""
-    pytester.makepyfile("""
-        from honcho_fallback import FallbackPolicy
-        from honcho_fallback.testing import assert_switched
-
-        def test_it(scripted, fallback_records):
-            script = scripted(primary=["hello"], backup=["unheard"])
-            FallbackPolicy(script.targets, agent="deriver").call(script.ask)
-            assert_switched(fallback_records.one, to="backup")
-    """)
-    result = run()
-    result.assert_outcomes(failed=1)
+    pytester.makepyfile(IN_A_FILE_OF_ITS_OWN.replace("RUNNER", runner))
+    command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-p", "honcho_fallback"]
+    # pytest-asyncio says of itself what it will change.
+    warnings = ("-W", "error", "-W", "ignore::pytest.PytestDeprecationWarning")
+    result = pytester.run(*command, *warnings, "-p", runner)
+    result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(
         [
             ">*assert_switched(fallback_records.one, to=*",
@@ -441,43 +418,6 @@ def test_the_failures_message_is_the_users(pytester: pytest.Pytester, run: Run) 
         ]
     )
     result.stdout.no_fnmatch_line("*raise AssertionError*")
-
-
-ASYNC = """
-import pytest
-from honcho_fallback import FallbackPolicy
-
-{mark}
-async def test_it(scripted, fallback_records, fallback_clock):
-    script = scripted(only=[scripted.status(503, retry_after=9), "hello"])
-    assert await FallbackPolicy(script.targets).acall(script.aask) == "hello"
-    assert fallback_records.one.seconds == 9
-
-{mark}
-async def test_again(fallback_records, scripted):
-    script = scripted(only=["hello"])
-    await FallbackPolicy(script.targets).acall(script.aask)
-    assert fallback_records.one.outcome == "success"
-"""
-
-
-@pytest.mark.parametrize(
-    ("mark", "arguments"),
-    [
-        ("@pytest.mark.asyncio", ["-p", "asyncio"]),
-        ("@pytest.mark.anyio", ["-p", "anyio"]),
-    ],
-)
-def test_any_async_runner_will_do(
-    pytester: pytest.Pytester, run: Run, mark: str, arguments: list[str]
-) -> None:
-    """Fixtures are sync, so pytest-asyncio and anyio may run the tests, in loops of any scope."""
-    pytester.makeconftest("""
-        import pytest
-
-        @pytest.fixture
-        def anyio_backend():
-            return "asyncio"
-    """)
-    pytester.makepyfile(ASYNC.format(mark=mark))
-    run(*arguments).assert_outcomes(passed=2)
+    listed = pytester.run(*command, "--fixtures").stdout.str()
+    for name in ("fallback_clock", "fallback_records", "scripted"):
+        assert f"\n{name} -- " in listed
