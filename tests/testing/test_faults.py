@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import anthropic
 import google.genai
@@ -24,62 +24,37 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from honcho_fallback.testing import Clock, Records
-    from tests.helpers.provider import ProviderServer
+    from tests.helpers.provider import Provider, ProviderServer
 
 
 pytestmark = [pytest.mark.filterwarnings(warning) for warning in THEIRS]
 MESSAGES: Any = [{"role": "user", "content": "hi"}]
 
 
-class Sdk(NamedTuple):
-    """An SDK, and the classes of its clients; each has them by other names."""
-
-    module: Any
-    client: Any
-    async_client: Any
-
-    @property
-    def name(self) -> str:
-        return str(self.module.__name__)
-
-    def error(self, name: str) -> type[Exception]:
-        kind: type[Exception] = getattr(self.module, name)
-        return kind
-
-
-SDKS = [
-    Sdk(openai, openai.OpenAI, openai.AsyncOpenAI),
-    Sdk(groq, groq.Groq, groq.AsyncGroq),
-    Sdk(anthropic, anthropic.Anthropic, anthropic.AsyncAnthropic),
-]
-sdks = pytest.mark.parametrize("sdk", SDKS, ids=lambda sdk: sdk.name)
+SDKS: dict[str, Any] = {"OpenAI": openai, "Groq": groq, "Anthropic": anthropic}
 either = pytest.mark.parametrize("asynchronous", [False, True], ids=["sync", "async"])
 
 
-class Asking:
+def ask(
+    sdk: str, transport: FaultTransport, provider: Provider, *, asynchronous: bool = False
+) -> None:
     """Ask by an SDK, whose every request goes through a transport; sync or async."""
+    module, options = SDKS[sdk], {"api_key": "none", "max_retries": 0, "base_url": provider.url}
 
-    def __init__(
-        self, sdk: Sdk, transport: FaultTransport, providers: ProviderServer, **options: Any
-    ) -> None:
-        self.sdk, self.transport = sdk, transport
-        url = providers[sdk.name].url
-        self.options = {"api_key": "none", "max_retries": 0, "base_url": url, **options}
-
-    def __call__(self) -> None:
-        with self.sdk.module.DefaultHttpxClient(transport=self.transport) as http_client:
-            self._create(self.sdk.client, http_client)
-
-    async def aask(self) -> None:
-        module = self.sdk.module
-        async with module.DefaultAsyncHttpxClient(transport=self.transport) as http_client:
-            await self._create(self.sdk.async_client, http_client)
-
-    def _create(self, kind: Any, http_client: Any) -> Any:
-        client = kind(http_client=http_client, **self.options)
-        if self.sdk.module is anthropic:
+    def create(client: Any) -> Any:
+        if sdk == "Anthropic":
             return client.messages.create(model="m", messages=MESSAGES, max_tokens=9)
         return client.chat.completions.create(model="m", messages=MESSAGES)
+
+    async def in_task() -> None:
+        async with module.DefaultAsyncHttpxClient(transport=transport) as http_client:
+            await create(getattr(module, f"Async{sdk}")(http_client=http_client, **options))
+
+    if asynchronous:
+        asyncio.run(in_task())
+    else:
+        with module.DefaultHttpxClient(transport=transport) as http_client:
+            create(getattr(module, sdk)(http_client=http_client, **options))
 
 
 FAULTS: list[tuple[dict[str, Any], str, FailureKind]] = [
@@ -96,10 +71,10 @@ FAULTS: list[tuple[dict[str, Any], str, FailureKind]] = [
 
 
 @either
-@sdks
+@pytest.mark.parametrize("sdk", SDKS)
 @pytest.mark.parametrize(("fault", "name", "kind"), FAULTS)
 def test_the_sdks_own_exception_comes_out(
-    sdk: Sdk,
+    sdk: str,
     fault: dict[str, Any],
     name: str,
     kind: FailureKind,
@@ -107,21 +82,16 @@ def test_the_sdks_own_exception_comes_out(
     providers: ProviderServer,
 ) -> None:
     """Its class is the SDK's for that status, classify reads it right, and the rest is healthy."""
-    transport = FaultTransport().on(1, **fault)
-    asking = Asking(sdk, transport, providers)
-
-    def ask() -> None:
-        return asyncio.run(asking.aask()) if asynchronous else asking()
-
-    with pytest.raises(sdk.error(name)) as caught:
-        ask()
-    assert type(caught.value).__module__.partition(".")[0] == sdk.name
+    transport, provider = FaultTransport().on(1, **fault), providers[sdk.lower()]
+    with pytest.raises(getattr(SDKS[sdk], name)) as caught:
+        ask(sdk, transport, provider, asynchronous=asynchronous)
+    assert type(caught.value).__module__.partition(".")[0] == sdk.lower()
     failure = classify(caught.value)
     assert failure.kind is kind
     assert failure.retry_after == fault.get("retry_after")
     assert providers.order == []
-    ask()
-    assert providers.order == [sdk.name]
+    ask(sdk, transport, provider, asynchronous=asynchronous)
+    assert providers.order == [provider.name]
     assert (transport.requests, transport.failed) == (2, 1)
 
 
@@ -162,12 +132,12 @@ def test_codes_reach_the_classifier(providers: ProviderServer) -> None:
     """A 429 with the code of an empty account is a quota; Anthropic's 529 has its own type."""
     transport = FaultTransport().on(1, status=429, code="insufficient_quota")
     with pytest.raises(openai.RateLimitError) as quota:
-        Asking(SDKS[0], transport, providers)()
+        ask("OpenAI", transport, providers["openai"])
     assert quota.value.code == "insufficient_quota"
     assert classify(quota.value).kind is FailureKind.QUOTA
     transport = FaultTransport().on(1, status=529)
     with pytest.raises(anthropic.APIStatusError, match="overloaded_error") as overloaded:
-        Asking(SDKS[2], transport, providers)()
+        ask("Anthropic", transport, providers["anthropic"])
     assert type(overloaded.value).__name__ == "OverloadedError"
 
 
