@@ -45,16 +45,13 @@ def show(*args: str | Path, stdin: str | bytes | None = None, columns: int = 80)
     return CliRunner().invoke(app, ["show", *map(str, args)], input=stdin, env=env)
 
 
-def next_action(kind: str) -> str:
-    """Say what a person should do about a failure of a kind."""
-    return Failure.of(FailureKind(kind)).next_action
-
-
 def chosen(*args: str, records: Iterable[CallRecord]) -> list[str]:
     """Return the ids of the calls that the options choose."""
     result = show("-", "--json", *args, stdin=lines(records))
     assert result.exit_code == 0, result.stderr
-    return [record["call_id"] for record in json.loads(result.stdout)["calls"]]
+    parsed = json.loads(result.stdout)
+    assert parsed["figures"]["calls"] == len(parsed["calls"])
+    return [record["call_id"] for record in parsed["calls"]]
 
 
 @pytest.fixture(autouse=True)
@@ -77,42 +74,45 @@ def saved(tmp_path: Path) -> Path:
 
 
 def test_figures_come_first_then_calls(saved: Path) -> None:
-    """What it comes to, and a line for each call, in local time."""
+    """What it comes to, and a line for each call, in local time; the same as JSON for machines."""
     result = show(saved, columns=200)
     assert (result.exit_code, result.stderr) == (0, "")
-    first = "openai/gpt-5.5 rate_limit -> anthropic/claude-sonnet-5"
-    *shown, last = result.stdout.splitlines()
-    assert shown[:-6] == [
-        "8 calls, 15 requests, 6 switches",
-        "",
-        "outcomes",
-        "       2  success",
-        *(f"       1  {name}" for name in [*EVERY_OUTCOME][1:]),
-        "",
-        "answered by",
-        "       2  anthropic/claude-sonnet-5",
-        "       1  openai/gpt-5.5",
-        "",
-        "failures",
-        *(
-            f"{count:>8}  {kind} StatusError {status}: {next_action(kind)}"
+    parsed = json.loads(show(saved, "--json").stdout)
+    figures = parsed["figures"]
+    assert {name: figures.pop(name) for name in ("calls", "requests", "switches")} == {
+        "calls": 8,
+        "requests": 15,
+        "switches": 6,
+    }
+    assert figures == {
+        "outcomes": {"success": 2, **dict.fromkeys([*EVERY_OUTCOME][1:], 1)},
+        "answered_by": {"anthropic/claude-sonnet-5": 2, "openai/gpt-5.5": 1},
+        "failures": {
+            f"{kind} StatusError {status}: {Failure.of(FailureKind(kind)).next_action}": count
             for count, kind, status in (
                 (8, "overloaded", 503),
                 (1, "rate_limit", 429),
                 (1, "authentication", 401),
                 (1, "invalid_request", 400),
             )
-        ),
-        "",
-        "failures by target",
-        "       8  openai/gpt-5.5",
-        "       2  anthropic/claude-sonnet-5",
-        "       1  lmstudio/qwen3-4b",
-        "",
-        f"1 2026-11-22 13:00:00    4.00 s success     greeter {first}",
-    ]
+        },
+        "failures_by_target": {
+            "openai/gpt-5.5": 8,
+            "anthropic/claude-sonnet-5": 2,
+            "lmstudio/qwen3-4b": 1,
+        },
+    }
+    assert parsed["calls"][-1] == at(7, WAITED).to_dict()
+    head, *shown = result.stdout.splitlines()
+    assert head == "8 calls, 15 requests, 6 switches"
+    for name, counts in figures.items():
+        block = ["", name.replace("_", " "), *(f"{n:>8}  {one}" for one, n in counts.items())]
+        assert shown[: len(block)] == block
+        shown = shown[len(block) :]
+    first = "openai/gpt-5.5 rate_limit -> anthropic/claude-sonnet-5"
+    assert shown[:2] == ["", f"1 2026-11-22 13:00:00    4.00 s success     greeter {first}"]
     path = "openai/gpt-5.5 2x overloaded -> anthropic/claude-sonnet-5"
-    assert last == f"8 2026-11-22 13:07:00    8.00 s success     greeter {path}"
+    assert shown[-1] == f"8 2026-11-22 13:07:00    8.00 s success     greeter {path}"
     assert show("-", stdin=saved.read_bytes(), columns=200).stdout == result.stdout
 
 
@@ -157,29 +157,6 @@ def test_one_call_in_detail(saved: Path) -> None:
     for call_id in ("8", WAITED.call_id):
         text = show(saved, "--call", call_id, columns=120).stdout
         assert text == f"8. 2026-11-22 13:07:00\n{WAITED.explain()}\n"
-
-
-def test_json_holds_figures_and_calls(saved: Path) -> None:
-    """Machines get what people get, and each record as it was saved."""
-    parsed = json.loads(show(saved, "--json", "--switched").stdout)
-    assert parsed["figures"] == {
-        "calls": 5,
-        "requests": 12,
-        "switches": 6,
-        "outcomes": {"success": 2, "exhausted": 1, "cancelled": 1, "interrupted": 1},
-        "answered_by": {"anthropic/claude-sonnet-5": 2},
-        "failures": {
-            f"overloaded StatusError 503: {next_action('overloaded')}": 7,
-            f"rate_limit StatusError 429: {next_action('rate_limit')}": 1,
-            f"authentication StatusError 401: {next_action('authentication')}": 1,
-        },
-        "failures_by_target": {
-            "openai/gpt-5.5": 6,
-            "anthropic/claude-sonnet-5": 2,
-            "lmstudio/qwen3-4b": 1,
-        },
-    }
-    assert parsed["calls"][-1] == at(7, WAITED).to_dict()
 
 
 def test_a_broken_line_is_named_and_the_others_are_shown(saved: Path) -> None:
