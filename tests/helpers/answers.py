@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -49,6 +50,20 @@ def _message(name: str) -> Any:
     return build
 
 
+def _made(place: str, **fields: Any) -> Any:
+    module, _, name = place.rpartition(".")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # LiteLLM's import warns of its own types
+        cls = getattr(pytest.importorskip(module), name)
+    return cls(**{name: _made_within(value) for name, value in fields.items()})
+
+
+def _made_within(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_made_within(one) for one in value]
+    return built(value) if isinstance(value, dict) and "made" in value else value
+
+
 def _chat(message: Json, finish: str = "stop", **more: Any) -> Json:
     return {**wire.chat_answer(model="m", finish=finish, **message), **more}
 
@@ -62,6 +77,7 @@ def _ends(stop: str, **more: Any) -> Json:
 
 
 _FORMS: dict[str, Any] = {
+    "made": _made,  # before the others, whose names are those of its fields
     "event": lambda name, **more: {"type": f"response.{name}", **more},
     "chat": _chat,
     "delta": lambda delta, finish=None, **more: wire.chat_chunk(delta, finish, model="m", **more),
