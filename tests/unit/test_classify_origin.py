@@ -259,64 +259,69 @@ def test_users_rules_come_before_an_address() -> None:
 # --- built-in errors that a library raised while it read an answer
 
 
-def raising(module: str, source: str, *given: Any, **others: Any) -> BaseException:
+def validate(response: Any) -> Any:
+    return response["choices"][0]["nothing"]
+
+
+def raising(module: str, source: str, given: Any) -> BaseException:
     """Return what ``f`` raises, whose source stands in a module of that name."""
     place = types.ModuleType(module)
-    place.__dict__.update(others)
+    place.__dict__["validate"] = validate  # of the program
     exec(compile(source, f"<{module}>", "exec"), place.__dict__)  # noqa: S102 # a library played by us
     try:
-        place.__dict__["f"](*given)
+        place.__dict__["f"](given)
     except Exception as error:  # noqa: BLE001 # whatever it raises is what is asked for
         return error
     raise AssertionError("nothing was raised")
 
 
+LANGCHAIN, PROGRAM = "langchain_openai.chat_models.base", "house.llm"
 READ = "def f(response):\n    return response.choices[0].message.content"
 BUILD = "def f(messages):\n    return [message['content'] for message in messages]"
+DECODE = "def f(chunk):\n    return chunk.decode()"
+BASE64 = "import base64\ndef f(chunk):\n    return base64.b64decode(chunk)"
+FAILED = "def f(chunk):\n    raise ValueError(chunk)"
+EMPTY = [SimpleNamespace(choices=[]), SimpleNamespace(choices=None)]
+AN_OBJECT = ResponseError(code="rate_limit_exceeded", message="sorry")
+RAISED: list[tuple[str, str, Any, str]] = [
+    # What a library cannot read: AttributeError, IndexError and TypeError, met in an answer.
+    *((LANGCHAIN, READ, answer, "malformed_response") for answer in [None, *EMPTY]),
+    *(("openai._base_client", READ, answer, "malformed_response") for answer in [None, *EMPTY]),
+    # What it makes of a question: none of its functions was given an answer yet.
+    (LANGCHAIN, BUILD, [None], "local"),
+    # A function of the program is never a library, nor is one that a library calls as it reads.
+    (PROGRAM, "def f(response):\n    return response.nothing", None, "local"),
+    (
+        "langchain_core.runnables.base",
+        "def f(chunk):\n    validate(chunk)",
+        {"choices": [{}]},
+        "local",
+    ),
+    # Without choices it is no answer to the program either, which writes what everybody does.
+    *((PROGRAM, READ, answer, "malformed_response") for answer in EMPTY),
+    (PROGRAM, "def f(path):\n    return path.names[0]", SimpleNamespace(names=[]), "local"),
+    # Bytes that are no text: in a client they came from the server, elsewhere from the program.
+    # The standard library's own frames say nothing: it reads for whoever called it.
+    ("httpx._decoders", DECODE, b"\xff", "malformed_response"),
+    ("google.genai.live", BASE64, 7, "malformed_response"),
+    (PROGRAM, DECODE, b"\xff", "local"),
+    (PROGRAM, BASE64, 7, "local"),
+    # What a Responses stream or a body said is passed on as a text: langchain-openai's ValueError.
+    *((LANGCHAIN, FAILED, row["says"], row["kind"]) for row in EXAMPLES["passed_on"]["errors"]),
+    (LANGCHAIN, FAILED, AN_OBJECT, "rate_limit"),
+]
 
 
-@pytest.mark.parametrize("module", ["langchain_openai.chat_models.base", "openai._base_client"])
-@pytest.mark.parametrize(
-    "response", [None, SimpleNamespace(choices=[]), SimpleNamespace(choices=None)]
-)
-def test_what_a_library_cannot_read_is_the_answers_fault(module: str, response: Any) -> None:
-    """AttributeError, IndexError and TypeError, as its own function met them in an answer."""
-    failure = classify(raising(module, READ, response))
-    assert (failure.kind, failure.transient) == (Kind.MALFORMED_RESPONSE, True)
-
-
-def test_what_a_library_makes_of_a_question_is_the_programs_fault() -> None:
-    """None of its functions was given an answer yet."""
-    error = raising("langchain_openai.chat_models.base", BUILD, [None])
-    assert isinstance(error, TypeError)
-    assert classify(error).kind is Kind.LOCAL
-    assert classify(error, only_models=True).kind is Kind.LOCAL
-
-
-def test_a_function_of_the_program_is_never_a_library() -> None:
-    """Neither its own, nor one that a library calls while it reads an answer."""
-
-    def validate(response: Any) -> Any:
-        return response["choices"][0]["nothing"]
-
-    called = "def f(chunk):\n    return validate(chunk)"
-    answer: dict[str, Any] = {"choices": [{}]}
-    inside = raising("langchain_core.runnables.base", called, answer, validate=validate)
-    own = raising("house.llm", "def f(response):\n    return response.nothing", None)
-    for error in (own, inside):
-        assert classify(error).kind is Kind.LOCAL
-        assert classify(error, only_models=True).kind is Kind.LOCAL
-
-
-@pytest.mark.parametrize("choices", [[], None])
-def test_an_answer_without_choices_is_no_answer_to_the_program_either(choices: Any) -> None:
-    """``response.choices[0].message.content`` is what everybody writes; another index is a bug."""
-    error = raising("house.llm", READ, SimpleNamespace(choices=choices))
-    assert classify(error).kind is Kind.MALFORMED_RESPONSE
-    other = raising(
-        "house.llm", "def f(path):\n    return path.names[0]", SimpleNamespace(names=[])
-    )
-    assert classify(other).kind is Kind.LOCAL
+@pytest.mark.parametrize(("module", "source", "given", "kind"), RAISED)
+def test_a_built_in_error_is_an_answers_where_it_was_met_in_one(
+    module: str, source: str, given: Any, kind: str
+) -> None:
+    """By whose function raised it, and what that was given; whoever else is asked."""
+    error = raising(module, source, given)
+    for only_models in (False, True):
+        failure = classify(error, only_models=only_models)
+        assert failure.kind == kind
+        assert failure.transient or kind != "malformed_response"
 
 
 class City(pydantic.BaseModel):
@@ -342,37 +347,6 @@ def test_json_that_does_not_fit_is_a_models(text: str) -> None:
     with pytest.raises(pydantic.ValidationError) as own:
         City()  # type: ignore[call-arg] # settings of the program's
     assert classify(own.value).kind is Kind.LOCAL
-
-
-DECODE = "def f(chunk):\n    return chunk.decode()"
-BASE64 = "import base64\ndef f(chunk):\n    return base64.b64decode(chunk)"
-
-
-@pytest.mark.parametrize(
-    ("library", "source", "chunk"),
-    [("httpx._decoders", DECODE, b"\xff"), ("google.genai.live", BASE64, 7)],
-)
-def test_bytes_that_are_no_text_are_an_answers(library: str, source: str, chunk: Any) -> None:
-    """In a client they came from the server, elsewhere from the program.
-
-    The standard library's own frames say nothing: it reads for whoever called it.
-    """
-    assert classify(raising(library, source, chunk)).kind is Kind.MALFORMED_RESPONSE
-    assert classify(raising("house.files", source, chunk)).kind is Kind.LOCAL
-
-
-FAILED = "def f(chunk):\n    raise ValueError(chunk)"
-STREAMS = "langchain_openai.chat_models.base"
-
-
-PASSED_ON = [(row["says"], row["kind"]) for row in EXAMPLES["passed_on"]["errors"]]
-AN_OBJECT = ResponseError(code="rate_limit_exceeded", message="sorry")
-
-
-@pytest.mark.parametrize(("what", "kind"), [*PASSED_ON, (AN_OBJECT, "rate_limit")])
-def test_an_error_that_a_library_passes_on_as_a_text_is_read(what: Any, kind: str) -> None:
-    """As langchain-openai raises a ValueError of what a Responses stream or a body said."""
-    assert classify(raising(STREAMS, FAILED, what)).kind == kind
 
 
 def test_a_code_in_a_text_counts_where_only_a_model_was_asked() -> None:
