@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,17 +12,15 @@ import pytest
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-# Marks of the tests that fork.
-FORKS = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="Windows forks nothing"),
-    pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning"),  # that a child may hang is why
-]
-
 
 def in_child(work: Callable[[], object]) -> str:
     """Return what a forked child says, or how it died; one that hangs is ended."""
+    if not hasattr(os, "fork"):
+        pytest.skip("Windows forks nothing")
     reader, writer = os.pipe()
-    child = os.fork()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)  # that a child may hang is why
+        child = os.fork()
     if child == 0:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.alarm(5)

@@ -1,11 +1,13 @@
-"""The state machine alone: order of steps, time, and properties over random histories."""
+"""The state machine alone: order of steps, time, any class of error, and random histories."""
 
 from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+from dataclasses import dataclass
 from time import monotonic
-from typing import TYPE_CHECKING, Any
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import pytest
 from hypothesis import settings
@@ -22,13 +24,13 @@ from honcho_fallback import (
     FallbackObserver,
     FallbackPolicy,
     FallbackRun,
+    OutcomeUnknown,
     StreamInterrupted,
     Target,
 )
 from honcho_fallback.testing import StatusError
-from tests.helpers.forked import in_child
 from tests.helpers.own_rules import of_provider
-from tests.helpers.scripted import pair
+from tests.helpers.scripted import DRIVERS, pair, repeating
 
 if TYPE_CHECKING:
     from honcho_fallback.testing import Clock
@@ -110,12 +112,6 @@ def test_the_default_wait_has_full_jitter_and_doubles_to_eight_seconds() -> None
     assert len(set(waits)) > 1
 
 
-def test_a_switch_waits_nothing_whatever_the_strategy_says() -> None:
-    """HON-041, G-07: the fallback is asked at once."""
-    run = pair(wait=60.0).start()
-    assert run.fail(StatusError(429, retry_after=60)).wait == 0
-
-
 @pytest.mark.parametrize("keeps", [False, True])
 def test_content_closes_the_way_to_the_fallback(clock: Clock, keeps: bool) -> None:
     """After commit() a failure ends the call with what was received.
@@ -148,12 +144,106 @@ def test_no_id_reads_as_a_number() -> None:
     assert not any(one[0].isdecimal() for one in ids)
 
 
-def test_a_forked_child_names_its_calls_anew() -> None:
-    """AN-010: names of calls do not repeat across processes that share a policy by forking."""
-    policy = pair()
-    theirs = in_child(lambda: policy.start().attempt.call_id)
-    assert theirs.startswith("c")
-    assert policy.start().attempt.call_id != theirs
+# An error of anybody's class ends a call, or sends it on; it never breaks it.
+
+
+def boom(*_: Any) -> NoReturn:
+    """Be a hostile attribute."""
+    raise ArithmeticError
+
+
+def hostile(**attributes: Any) -> type[Exception]:
+    """Make a class of errors with attributes that are not what others have."""
+    name = "".join(one.strip("_").title() for one in attributes)
+    return type(f"With{name}", (Exception,), {"status_code": 503, **attributes})
+
+
+def holding(**facts: Any) -> type[Exception]:
+    """Make one whose errors hold facts themselves, as those of SDKs hold their request."""
+    return hostile(__init__=lambda self: self.__dict__.update(facts))
+
+
+def with_headers(headers: Any) -> type[Exception]:
+    return holding(request=SimpleNamespace(headers=headers))
+
+
+@dataclass(frozen=True)
+class FrozenError(Exception):
+    """A value, as people write their errors: it refuses notes and tracebacks."""
+
+    status_code: int = 503
+
+
+class Headers(dict[str, Any]):
+    __getitem__ = get = boom
+
+
+NEXT_TO_IT: list[type[Exception]] = [
+    FrozenError,
+    holding(__notes__=[1, None]),
+    hostile(__setattr__=boom),
+    with_headers(Headers()),
+]
+CLASSES: list[type[Exception]] = [
+    *NEXT_TO_IT,
+    hostile(__getattribute__=boom),
+    with_headers({"x-stainless-retry-count": [1]}),
+    with_headers({"x-stainless-retry-count": "many"}),
+    holding(request=hostile(headers=property(boom))()),
+    *(hostile(**{name: property(boom)}) for name in (
+        "__dict__", "__class__", "__notes__", "__cause__", "__context__", "__suppress_context__",
+        "__traceback__", "args", "status", "response", "body", "headers", "request",
+    )),
+    *(hostile(**{name: boom}) for name in (
+        "__str__", "__repr__", "__eq__", "__bool__", "add_note",
+    )),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("cls", CLASSES)
+@pytest.mark.parametrize("chain", [1, 2])
+@pytest.mark.parametrize("options", [{}, {"replay": "safe"}, {"on_exhausted": "last"}])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_fail_never_raises_what_nobody_reported(
+    cls: type[Exception], chain: int, options: Any, *, is_cut: bool
+) -> None:
+    """It raises that error, or one of ours, and the call is over."""
+    config = FallbackConfig(wait=0, max_attempts=2, **options)
+    run = FallbackPolicy(pair().targets[:chain], config).start()
+    if is_cut:
+        run.commit(partial=["once"])
+    known = (FallbackExhausted, OutcomeUnknown, StreamInterrupted, cls)
+    raised: BaseException | None = None
+    try:
+        while run.outcome == "running":
+            try:
+                raise cls
+            except Exception as error:  # noqa: BLE001 # a traceback is a part of it
+                run.fail(error)
+    except Exception as error:  # noqa: BLE001 # looked at below
+        raised = error
+    assert issubclass(type(raised), known)
+    assert run.outcome in {"exhausted", "rejected", "interrupted"}
+
+
+@pytest.mark.parametrize("driver", DRIVERS)
+@pytest.mark.parametrize("cls", NEXT_TO_IT)
+def test_the_next_target_answers(driver: str, cls: type[Exception]) -> None:
+    """Whatever the primary's error is."""
+    policy, script = pair(), repeating(primary=[cls()], fallback=["hello"])
+    assert DRIVERS[driver](policy, script, policy.start()) == "hello"
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_warning_that_is_an_error_ends_the_call() -> None:
+    """Where warnings are errors, the one about an SDK's own retries leaves no call open."""
+    run = pair().start()
+    with pytest.raises(UserWarning, match="made 3 retries of its own"):
+        run.fail(with_headers({"x-stainless-retry-count": "3"})())
+    assert run.outcome == "cancelled"
+
+
+# Random histories.
 
 
 def after(run: FallbackRun, error: Exception, now: float) -> Attempt | type[BaseException]:
@@ -167,6 +257,7 @@ def after(run: FallbackRun, error: Exception, now: float) -> Attempt | type[Base
 class Histories(RuleBasedStateMachine, FallbackObserver):
     """Random chains, options, failures and times; the same input gives the same plan.
 
+    HON-041, G-07: a switch waits nothing, whatever the strategy and a Retry-After say.
     AN-007, AN-022: the first ending wins; what comes late neither raises nor overwrites.
     """
 
