@@ -47,17 +47,24 @@ def blips(policy: FallbackPolicy, *errors: Exception) -> None:
         assert policy.call(repeating(primary=[error], fallback=["hello"]).ask) == "hello"
 
 
-def position_of_next(policy: FallbackPolicy) -> int:
-    """Say who the next call would ask, and end it without news."""
-    run = policy.start()
-    position = run.attempt.position
-    run.cancel()
-    return position
+def how_is_it(policy: FallbackPolicy) -> str:
+    """Say how the primary is to the next two calls, which end without news."""
+    runs = [policy.start(), policy.start()]
+    states = {(0, 0): "up", (0, 1): "due", (1, 1): "resting"}
+    state = states[runs[0].attempt.position, runs[1].attempt.position]
+    for run in runs:
+        run.cancel()
+    return state
 
 
-def test_a_target_that_cools_down_is_told_in_the_record(clock: Clock) -> None:
-    """Who was passed over, and for how much longer; what a probe is, and that it alone is one."""
-    policy = pair(switch_after=2)
+def test_a_target_that_cools_down_is_told(clock: Clock) -> None:
+    """Who was passed over, and for how much longer; what a probe is, and that it alone is one.
+
+    G-43, PraisonAI#3820: on_restore says that the primary is back, once.
+    """
+    listener, options = Listener(), FallbackConfig(wait=0, switch_after=2)
+    cooldown = Cooldown(after=1, base=60)
+    policy = FallbackPolicy(CHAIN, options, cooldown=cooldown, agent="x", observers=[listener])
     blips(policy, DOWN)
     clock.now += 18
     run = policy.start()
@@ -72,6 +79,8 @@ def test_a_target_that_cools_down_is_told_in_the_record(clock: Clock) -> None:
     assert attempts == [(True, "a probe after its cooldown"), (False, None)]
     assert run.record.cooling is None
     assert "primary (a probe after its cooldown): overloaded" in run.record.explain()
+    policy.call(repeating(primary=["hello"]).ask)
+    assert listener.restores == [Restore("x", CHAIN[0], "cooldown", run.record.call_id)]
 
 
 def test_exactly_one_call_probes_and_the_others_stay(clock: Clock) -> None:
@@ -120,20 +129,6 @@ def test_each_probe_that_fails_doubles_the_rest_up_to_the_cap(clock: Clock, driv
     assert script.asked.count("primary") == 5
 
 
-def test_the_providers_own_reset_time_wins_up_to_the_cap(clock: Clock) -> None:
-    """HRC-041, HRC-045: Retry-After says when, a probe that fails with one does not double it."""
-    policy = pair(Cooldown(stated_cap=100))
-    limited = StatusError(429, retry_after=7)
-    later = StatusError(429, retry_after=3000)
-    script = repeating(primary=[limited, limited, later], fallback=["hello"])
-    for rest in (7.0, 7.0, 100.0):
-        policy.call(script.ask)
-        clock.now += rest - 0.1
-        assert policy.start().attempt.position == 1
-        clock.now += 0.1
-    assert policy.start().attempt.position == 0
-
-
 @pytest.mark.parametrize(
     ("step", "what"),
     [
@@ -154,21 +149,7 @@ def test_a_probe_that_learned_nothing_gives_its_permit_back(
     assert [probe.attempt.position, policy.start().attempt.position] == [0, 1]
     with suppress(asyncio.CancelledError, KeyError):
         getattr(probe, step)(what)
-    again = policy.start()
-    assert again.attempt.position == 0
-    assert policy.start().attempt.position == 1
-    again.succeed()
-    assert policy.start().attempt.position == 0
-
-
-def test_an_answer_to_a_bad_request_shows_that_it_is_up(clock: Clock) -> None:
-    """A probe that is refused as a request was answered: the target is back."""
-    policy = pair()
-    blips(policy, DOWN)
-    clock.now += 60
-    with pytest.raises(StatusError):
-        policy.start().fail(StatusError(400))
-    assert [policy.start().attempt.position for _ in range(3)] == [0, 0, 0]
+    assert how_is_it(policy) == "due"
 
 
 BUGS, ITS_OWN = (400, 413, 422), (401, 402, 403, 404, 408, 429, 500, 503, 529)
@@ -197,9 +178,9 @@ def test_failures_of_calls_under_way_count_as_one(clock: Clock) -> None:
     for run in runs:
         run.fail(DOWN)
     clock.now += 59.9
-    assert policy.start().attempt.position == 1
+    assert how_is_it(policy) == "resting"
     clock.now += 0.1
-    assert policy.start().attempt.position == 0
+    assert how_is_it(policy) == "due"
 
 
 def test_a_target_that_is_asked_again_at_once_is_not_cooled(clock: Clock) -> None:
@@ -209,35 +190,53 @@ def test_a_target_that_is_asked_again_at_once_is_not_cooled(clock: Clock) -> Non
     assert policy.start().attempt.position == 0
 
 
-# One blip is no outage.
+# Errors of the primary, each in a call of its own, seconds that pass, and how the primary is then.
+BLIP, LIMIT, SLOW = StatusError(429), StatusError(429, retry_after=7), TimeoutError()
+OWN = {"after": {"timeout": 2, "rate_limit": 1}}
+EXPIRING = {"after": 1, "base": 10, "cap": 100, "stated_cap": 100}
 
 
 @pytest.mark.parametrize(
-    ("after", "errors", "rests"),
+    ("cooldown", "course"),
     [
         # A blip costs its own call a switch and nobody else anything; the third is an outage.
-        ({}, [DOWN, StatusError(429)], False),
-        ({}, [DOWN, StatusError(429), DOWN], True),
+        ({}, [DOWN, BLIP, "up"]),
+        ({}, [DOWN, BLIP, DOWN, "resting"]),
         # A stated wait, a dead key and an empty quota; a timeout cost its caller enough.
-        ({}, [StatusError(429, retry_after=9)], True),
-        ({}, [DENIED], True),
-        ({}, [StatusError(402)], True),
-        ({}, [TimeoutError()], True),
+        ({}, [LIMIT, "resting"]),
+        ({}, [DENIED, "resting"]),
+        ({}, [StatusError(402), "resting"]),
+        ({}, [SLOW, "resting"]),
         # As in switch_after, each kind may have its own; one that is not named keeps the default.
-        ({"after": {"timeout": 2, "rate_limit": 1}}, [TimeoutError()], False),
-        ({"after": {"timeout": 2, "rate_limit": 1}}, [TimeoutError()] * 2, True),
-        ({"after": {"timeout": 2, "rate_limit": 1}}, [StatusError(429)], True),
-        ({"after": {FailureKind.TIMEOUT: 2}}, [DOWN, DOWN], False),
-        ({"after": {FailureKind.TIMEOUT: 2}}, [DOWN, DOWN, StatusError(500)], True),
+        (OWN, [SLOW, "up"]),
+        (OWN, [SLOW, SLOW, "resting"]),
+        (OWN, [BLIP, "resting"]),
+        ({"after": {FailureKind.TIMEOUT: 2}}, [DOWN, DOWN, "up"]),
+        ({"after": {FailureKind.TIMEOUT: 2}}, [DOWN, DOWN, StatusError(500), "resting"]),
+        # HRC-041, HRC-045: Retry-After says when, up to the cap; a probe that fails with one does
+        # not double it.
+        ({}, [LIMIT, 6.9, "resting", 0.1, "due", LIMIT, 6.9, "resting", 0.1, "due"]),
+        ({"stated_cap": 9}, [StatusError(429, retry_after=3000), 8.9, "resting", 0.1, "due"]),
+        # A probe that is refused as a request was answered: the target is back.
+        ({"after": 1, "base": 60}, [DOWN, 60, "due", StatusError(400), "up"]),
+        # HRC-022: what nobody came back for is forgotten, with its count of failures.
+        (EXPIRING, [DOWN, 10, "due", DOWN, 1000, "up"]),
     ],
 )
-def test_a_rest_begins_after_some_failures_in_a_row(
-    clock: Clock, after: Any, errors: list[Exception], rests: bool
-) -> None:
-    """After three, at once for what is no blip, or after a number of one's own."""
-    policy = pair(Cooldown(**after))
-    blips(policy, *errors)
-    assert position_of_next(policy) == rests
+def test_a_rest_has_its_course(clock: Clock, cooldown: Any, course: list[Any]) -> None:
+    """It begins after three failures in a row, at once for what is no blip; and it ends."""
+    policy = pair(Cooldown(**cooldown))
+    for event in course:
+        if isinstance(event, str):
+            assert how_is_it(policy) == event
+        elif isinstance(event, Exception):
+            run = policy.start()
+            assert run.attempt.position == 0
+            with suppress(StatusError):
+                run.fail(event)
+                run.succeed()
+        else:
+            clock.now += event
 
 
 def test_a_blip_of_resilient_is_one_switch(clock: Clock) -> None:
@@ -258,7 +257,7 @@ def test_an_answer_begins_the_count_anew(clock: Clock) -> None:
         assert under_way.attempt.position == 0
         blips(policy, DOWN, DOWN)
         policy.call(earlier.ask, run=under_way)
-    assert position_of_next(policy) == 0
+    assert how_is_it(policy) == "up"
 
 
 @pytest.mark.parametrize("minutes", [1.1, 2, 4, 8, 16, 32, 64, 130])
@@ -281,8 +280,7 @@ def test_the_primary_is_back_within_five_minutes_of_any_outage(
 def test_what_does_not_pass_by_itself_rests_up_to_the_longer_cap(clock: Clock) -> None:
     """A dead key is asked about ever less, an overload at least every five minutes."""
     for error, longest in ((StatusError(401), 14400.0), (TimeoutError(), 300.0)):
-        store = Cooldown()
-        policy = pair(store)
+        policy = pair(Cooldown())
         for _ in range(16):
             blips(policy, error)
             clock.now += longest
@@ -298,7 +296,7 @@ def test_a_client_that_is_at_fault_rests_nobody(clock: Clock) -> None:
     run = policy.start()
     assert run.attempt.position == 0
     run.fail(DOWN, failure=Failure.of(FailureKind.CONNECTION, scope="client"))
-    assert position_of_next(policy) == 0
+    assert how_is_it(policy) == "up"
 
 
 # A memory orders, it never forbids.
@@ -353,7 +351,7 @@ def test_who_rests_is_asked_where_the_free_ones_fail(clock: Clock) -> None:
     assert policy.call(script.ask, run=run) == "hello"
     assert script.asked == ["fallback", "primary"]
     assert run.record.attempts[1].note == "in its cooldown, as nobody else was left"
-    assert position_of_next(policy) == 0
+    assert how_is_it(policy) == "up"
 
 
 @pytest.mark.parametrize(
@@ -393,17 +391,6 @@ def test_an_answer_in_a_rest_ends_it_and_a_failure_begins_it_anew(clock: Clock) 
     assert run.record.cooling == {"one": 60.0}
 
 
-def test_every_entry_expires(clock: Clock) -> None:
-    """HRC-022: one that nobody came back for is forgotten, with its count of failures."""
-    cooldown = Cooldown(after=1, base=10, cap=100, stated_cap=100)
-    policy = pair(cooldown)
-    blips(policy, DOWN)
-    clock.now += 10
-    blips(policy, DOWN)
-    clock.now += 1000
-    assert [policy.start().attempt.position for _ in range(2)] == [0, 0]
-
-
 def test_policies_share_what_they_are_given_and_nothing_else(clock: Clock) -> None:
     """The memory is the Cooldown object's; a copy of it starts empty."""
     shared = Cooldown(after=1, base=60)
@@ -439,25 +426,10 @@ def test_bad_arguments_are_refused(bad: Any) -> None:
     assert Cooldown({}).after == {}
 
 
-def test_the_end_of_an_outage_is_told(clock: Clock) -> None:
-    """G-43, PraisonAI#3820: on_restore says that the primary is back, once."""
-    listener, cooldown = Listener(), Cooldown(after=1, base=60)
-    policy = FallbackPolicy(CHAIN, cooldown=cooldown, agent="x", observers=[listener])
-    script = repeating(primary=[DOWN, "back"], fallback=["hello"])
-    policy.call(script.ask)
-    clock.now += 60
-    run = policy.start()
-    policy.call(script.ask, run=run)
-    policy.call(script.ask)
-    assert listener.restores == [Restore("x", CHAIN[0], "cooldown", run.record.call_id)]
-
-
 def test_the_record_names_everybody_whom_a_cooldown_kept_from_being_asked(clock: Clock) -> None:
     """Those passed over before the first attempt, and those passed over at a switch."""
-    chain, cooldown = (
-        [Target(name) for name in ("one", "two", "three", "four")],
-        Cooldown(after=1, base=60),
-    )
+    chain = [Target(name) for name in ("one", "two", "three", "four")]
+    cooldown = Cooldown(after=1, base=60)
     for target in (chain[0], chain[2]):
         alone = FallbackPolicy([target], max_attempts=1, cooldown=cooldown)
         with pytest.raises(StatusError):
