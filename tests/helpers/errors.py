@@ -69,7 +69,7 @@ def classified_in_a_task(error: BaseException) -> Failure:
     return asyncio.run(in_task())
 
 
-def built(row: dict[str, Any]) -> Exception:
+def built(row: dict[str, Any]) -> Any:
     """Build the error of a row, whose keys the head of errors.toml explains."""
     status = row.get("status")
     if "openai" in row:
@@ -80,6 +80,8 @@ def built(row: dict[str, Any]) -> Exception:
         code: int = status or 400
         kind = genai.ClientError if code < 500 else genai.ServerError
         return kind(code, {"error": {"code": code, **row["google"]}})
+    if "group" in row:
+        return BaseExceptionGroup("hello", [built(one) for one in row["group"]])
     if "grpc" in row:
         return _of_grpc(**row["grpc"])
     cls = _class_of(row)
@@ -93,6 +95,9 @@ def built(row: dict[str, Any]) -> Exception:
     if status is not None:
         given["status_code"] = status
     error.__dict__.update(given | row.get("facts", {}))
+    if "context" in row:
+        error.__context__ = built(row["context"])
+        error.__suppress_context__ = row.get("suppressed", False)
     return raised_from(error, built(row["cause"])) if "cause" in row else error
 
 
