@@ -102,59 +102,49 @@ TOOL = {"name": "f", "description": "F.", "parameters": {"type": "object"}}
 DATA = "SGVsbG8h"  # stands for what its writer alone can read, and is looked for on the wire
 
 
-# Blocks of an answer and who writes them: the rows of the table in docs/langchain.md.
-FOREIGN: Final[dict[str, tuple[str, Json]]] = {
-    "thinking": ("anthropic", {"type": "thinking", "thinking": DATA, "signature": DATA}),
-    "redacted thinking": ("anthropic", {"type": "redacted_thinking", "data": DATA}),
-    "reasoning": (
-        "openai",
-        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": DATA},
-    ),
-    "reasoning (standard)": ("google_genai", {"type": "reasoning", "reasoning": DATA}),
-    "reasoning_content": (
-        "bedrock_converse",
-        {"type": "reasoning_content", "reasoning_content": {"text": DATA, "signature": DATA}},
-    ),
-    "search of Anthropic's": (
-        "anthropic",
-        {"type": "server_tool_use", "id": "srvtoolu_1", "name": DATA, "input": {}},
-    ),
-    "result of Anthropic's search": (
-        "anthropic",
-        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [DATA]},
-    ),
-    "search of OpenAI's": (
-        "openai",
-        {"type": "web_search_call", "id": DATA, "status": "completed"},
-    ),
-    "image made by OpenAI": (
-        "openai",
-        {"type": "image_generation_call", "id": "i", "result": DATA},
-    ),
-    "image made by Google": (
-        "google_genai",
-        {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"}},
-    ),
-    "code run by Google": (
-        "google_genai",
-        {"type": "executable_code", "executable_code": DATA, "language": "PYTHON"},
-    ),
-    "server tool (standard)": (
-        "anthropic",
-        {"type": "server_tool_call", "id": "s", "name": "web_search", "args": {"q": DATA}},
-    ),
-    "citations": (
-        "anthropic",
-        {"type": "text", "text": "Hi.", "citations": [{"encrypted_index": DATA}]},
-    ),
-    "annotations": (
-        "openai",
-        {"type": "text", "text": "Hi.", "annotations": [{"url": DATA}], "id": "msg_1"},
-    ),
-    "refusal": ("openai", {"type": "refusal", "refusal": "No."}),
-    "of the future": ("openai", {"type": "of the future", "id": DATA}),
-    "not standard": ("openai", {"type": "non_standard", "value": {"type": DATA}}),
-}
+# Who writes which blocks of an answer: the rows of the table in docs/langchain.md.
+BLOCKS_BY: Final[dict[str, dict[str, Json]]] = {
+    "anthropic": {
+        "thinking": {"type": "thinking", "thinking": DATA, "signature": DATA},
+        "redacted thinking": {"type": "redacted_thinking", "data": DATA},
+        "search of Anthropic's": {
+            "type": "server_tool_use", "id": "srvtoolu_1", "name": DATA, "input": {},
+        },
+        "result of Anthropic's search": {
+            "type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": [DATA],
+        },
+        "server tool (standard)": {
+            "type": "server_tool_call", "id": "s", "name": "web_search", "args": {"q": DATA},
+        },
+        "citations": {"type": "text", "text": "Hi.", "citations": [{"encrypted_index": DATA}]},
+    },
+    "openai": {
+        "reasoning": {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": DATA},
+        "search of OpenAI's": {"type": "web_search_call", "id": DATA, "status": "completed"},
+        "image made by OpenAI": {"type": "image_generation_call", "id": "i", "result": DATA},
+        "annotations": {
+            "type": "text", "text": "Hi.", "annotations": [{"url": DATA}], "id": "msg_1",
+        },
+        "refusal": {"type": "refusal", "refusal": "No."},
+        "of the future": {"type": "of the future", "id": DATA},
+        "not standard": {"type": "non_standard", "value": {"type": DATA}},
+    },
+    "google_genai": {
+        "reasoning (standard)": {"type": "reasoning", "reasoning": DATA},
+        "image made by Google": {
+            "type": "image_url", "image_url": {"url": f"data:image/png;base64,{DATA}"},
+        },
+        "code run by Google": {
+            "type": "executable_code", "executable_code": DATA, "language": "PYTHON",
+        },
+    },
+    "bedrock_converse": {
+        "reasoning_content": {
+            "type": "reasoning_content", "reasoning_content": {"text": DATA, "signature": DATA},
+        },
+    },
+}  # fmt: skip
+FOREIGN = {name: (who, block) for who, own in BLOCKS_BY.items() for name, block in own.items()}
 THINKING = FOREIGN["thinking"][1]
 
 

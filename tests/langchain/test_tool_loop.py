@@ -568,11 +568,36 @@ def each(call: str, count: int, first: int = 0) -> str:
     return " ".join(call.format(number) for number in range(first, first + count)) + " "
 
 
-SCENARIOS: dict[str, tuple[str, str]] = {
+# Courses in which the model is told nothing, and no run is ended.
+QUIET: dict[str, str] = {
     # Refusals.
-    "two of three calls at once are declined": ("send1:x+pay1:x+read1 read0 read1", ""),
-    "all of three calls at once are declined": ("send1:x+send2:x+pay1:x", ""),
-    "the same call is declined twice at once": ("send1:x+send1:x", ""),
+    "two of three calls at once are declined": "send1:x+pay1:x+read1 read0 read1",
+    "all of three calls at once are declined": "send1:x+send2:x+pay1:x",
+    "the same call is declined twice at once": "send1:x+send1:x",
+    "a declined call is asked for again after another": "send1:x read1 send1:x",
+    # Streaks (OH-020).
+    "an ordinary failure breaks a streak of those that may pass": (
+        each("fetch{}:~", 11) + "read0:! " + each("fetch{}:~", 11)
+    ),
+    "another command in between starts a patient count anew": (
+        "fetch1:~ " * 7 + "read1 " + "fetch1:~ " * 7
+    ),
+    "another failure in between starts a patient count anew": (
+        "fetch1:~ " * 7 + "fetch2:~ " + "fetch1:~ " * 3
+    ),
+    "six failures at once": "read0:!+read1:!+read2:!+read3:!+read4:!+read5:!",
+    "the same failure six times at once": "+".join(["read1:!"] * 6),
+    # Rounds in turn, and the output of a command (OH-020).
+    "two calls in turn, with other arguments": each("read{} list2", 8),
+    "tests that fail between edits": each("test0:1 edit{}", 12),
+    "tests that fail between edits, nobody says the code": each("test0:0 edit{}", 12),
+    # Tools that are not there.
+    "one unknown tool after another": "ta:? tb:? tc:? td:? te:? tf:? tg:? th:?",
+    "six unknown tools at once": "ta:?+tb:?+tc:?+td:?+te:?+tf:?",
+}
+# What is said after which round; of the limit that ends the run also of which tools.
+TOLD: dict[str, tuple[str, str]] = {
+    # Refusals.
     "a person declines one call after another": (
         each("send{}:x", 6),
         "4 varied_failures; 6 varied_failures of send",
@@ -585,20 +610,7 @@ SCENARIOS: dict[str, tuple[str, str]] = {
         "send1:#+read1 send1:#+list2",
         "2 policy_rejections of send",
     ),
-    "a declined call is asked for again after another": ("send1:x read1 send1:x", ""),
     # Streaks (OH-020).
-    "an ordinary failure breaks a streak of those that may pass": (
-        each("fetch{}:~", 11) + "read0:! " + each("fetch{}:~", 11),
-        "",
-    ),
-    "another command in between starts a patient count anew": (
-        "fetch1:~ " * 7 + "read1 " + "fetch1:~ " * 7,
-        "",
-    ),
-    "another failure in between starts a patient count anew": (
-        "fetch1:~ " * 7 + "fetch2:~ " + "fetch1:~ " * 3,
-        "",
-    ),
     "another failure in between starts an identical count anew": (
         "read1:! list1:! read1:! read2:! read1:!",
         "4 varied_failures",
@@ -607,13 +619,8 @@ SCENARIOS: dict[str, tuple[str, str]] = {
         "read1:!+list1:! " * 3,
         "2 identical_failures; 3 identical_failures of read",
     ),
-    "six failures at once": ("read0:!+read1:!+read2:!+read3:!+read4:!+read5:!", ""),
-    "the same failure six times at once": ("+".join(["read1:!"] * 6), ""),
     # Rounds in turn (OH-020).
-    "two successes in turn": (
-        "read1 list2 " * 4,
-        "4 repeated_cycle; 6 repeated_cycle of list",
-    ),
+    "two successes in turn": ("read1 list2 " * 4, "4 repeated_cycle; 6 repeated_cycle of list"),
     "three successes in turn": (
         "read1 list2 look3 " * 4,
         "6 repeated_cycle; 9 repeated_cycle of look",
@@ -626,10 +633,7 @@ SCENARIOS: dict[str, tuple[str, str]] = {
         "read1:! list2 " * 4,
         "4 repeated_cycle; 6 repeated_cycle of list",
     ),
-    "a failure and a success at once": (
-        "read1:!+list2 " * 4,
-        "3 identical_batches of read, list",
-    ),
+    "a failure and a success at once": ("read1:!+list2 " * 4, "3 identical_batches of read, list"),
     "three failures in turn": (
         "read1:! list2:! look3:! " * 2,
         "4 varied_failures; 6 varied_failures of look",
@@ -638,16 +642,9 @@ SCENARIOS: dict[str, tuple[str, str]] = {
         "fetch1:~ sleep5 " * 9,
         "4 repeated_cycle; 16 repeated_cycle of sleep",
     ),
-    "two calls in turn, with other arguments": (each("read{} list2", 8), ""),
     # The output of a command (OH-020).
-    "tests that fail between edits": (each("test0:1 edit{}", 12), ""),
-    "tests that fail between edits, nobody says the code": (each("test0:0 edit{}", 12), ""),
     "a command that prints what a policy would": ("test0:2 " * 2, "2 identical_failures"),
     # Tools that are not there.
-    "one unknown tool after another": (
-        "ta:? tb:? tc:? td:? te:? tf:? tg:? th:?",
-        "",
-    ),
     "an unknown tool between tools that fail": (
         each("read{}:!", 3) + "tool:? " + each("read{}:!", 3, first=3),
         "5 varied_failures; 7 varied_failures of read",
@@ -656,8 +653,8 @@ SCENARIOS: dict[str, tuple[str, str]] = {
         "tool:? " * 3,
         "2 identical_failures; 3 identical_failures of tool",
     ),
-    "six unknown tools at once": ("ta:?+tb:?+tc:?+td:?+te:?+tf:?", ""),
 }
+SCENARIOS = {name: (rounds, "") for name, rounds in QUIET.items()} | TOLD
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
