@@ -12,6 +12,7 @@ from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.tools import tool
 
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers.chat_models import look_up
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 
     from langchain_core.messages import AIMessage
 
+WAYS = ("middleware", "chat model")
 VERBS = pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
 
 
@@ -40,6 +42,13 @@ ROUNDS = [calls("look_up", 1, city="Oslo"), calls("look_up", 2, city="Rome"), "d
 
 def agent(model: Any, *middleware: Any, tools: Sequence[Any] = (look_up,), **options: Any) -> Any:
     return create_agent(model, list(tools), middleware=list(middleware), **options)
+
+
+def by(way: str, *models: Any, **options: Any) -> list[Any]:
+    """Return an agent's model, and its middleware where its fallbacks stand in that."""
+    if way == "middleware":
+        return [models[0], FallbackMiddleware(*models[1:], **options)]
+    return [FallbackChatModel(*models, **options)]
 
 
 async def run(verb: str, agent: Any, given: Any = "hi", config: Any = None) -> dict[str, Any]:

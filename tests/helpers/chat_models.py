@@ -47,6 +47,7 @@ class ScriptedChat(BaseChatModel):
     model: str = "scripted"
     script: list[list[Any]] = Field(default_factory=list, exclude=True, repr=False)
     temperature: float | None = None
+    streaming: bool = False
 
     _asked: list[Asked] = PrivateAttr(default_factory=list)
     _closed: list[str] = PrivateAttr(default_factory=list)

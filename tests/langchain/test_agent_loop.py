@@ -14,7 +14,6 @@ from itertools import cycle
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
-from langchain.agents import create_agent
 from langchain.agents.middleware import HumanInTheLoopMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, AIMessageChunk
@@ -25,8 +24,8 @@ from langgraph.types import Command, interrupt
 from pydantic import BaseModel
 
 from honcho_fallback import StreamInterrupted
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers import wire
+from tests.helpers.agents import WAYS, agent, by
 from tests.helpers.chat_models import claude, gpt
 from tests.helpers.pairwise import in_pairs, pairwise
 from tests.helpers.provider import Reply
@@ -41,7 +40,6 @@ pytestmark = pytest.mark.filterwarnings("ignore:The v3 streaming protocol:Deprec
 
 PRIMARY, BACKUP, CITY = "primary", "backup", "Oslo"
 TOOLS = ["rain in Oslo", "Oslo: yes"]
-WAYS = ("middleware", "chat model")
 REVIEWED = "beside HumanInTheLoopMiddleware"  # by which the person is asked once more
 # Where nobody reads tokens, a model is asked for one body; with ``streaming=True`` it streams.
 MODES = {
@@ -249,14 +247,13 @@ def agent_of(provider_server: ProviderServer) -> Callable[..., Any]:
     def made(way: str, *, streaming: bool = False, **options: Any) -> Any:
         # Events have no tokens of a model that is given ``streaming=False``.
         given: Json = {"streaming": True} if streaming else {}
-        model: Any = gpt(base_url=provider_server[PRIMARY].url, **given)
+        model = gpt(base_url=provider_server[PRIMARY].url, **given)
         backup = claude(base_url=provider_server[BACKUP].url, **given)
-        beside: list[Any] = [FallbackMiddleware(backup, **options)] * (way != "chat model")
-        review = [HumanInTheLoopMiddleware({"weather": True})] * (way == REVIEWED)
-        return create_agent(
-            model if beside else FallbackChatModel(model, backup, **options),
-            [weather, approve],
-            middleware=[*beside, *review],
+        reviewed = way == REVIEWED
+        return agent(
+            *by("middleware" if reviewed else way, model, backup, **options),
+            *[HumanInTheLoopMiddleware({"weather": True})] * reviewed,
+            tools=[weather, approve],
             response_format=ToolStrategy(Report),
             checkpointer=InMemorySaver(),
             name="reporter",

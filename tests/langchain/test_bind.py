@@ -6,6 +6,7 @@ Also who a candidate is, and what is refused at once.
 from __future__ import annotations
 
 from copy import copy
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -169,13 +170,12 @@ def test_a_candidates_fields_can_be_configured_per_call() -> None:
     """Also with tools bound to it or a schema; and the chain says what can be configured."""
     heats: list[Any] = []
 
-    class Feels(type(alive())):  # type: ignore[misc] # a fake that notes its own field
+    class Feels(ScriptedChat):
         def _parts(self, *args: Any) -> Any:
             heats.append(self.temperature)
             return super()._parts(*args)
 
-    first = Feels(model="primary", script=[[StatusError(503)]])
-    candidates = [first, Feels(model="backup", script=[["from backup"]])]
+    candidates = chat("primary", StatusError(503), kind=Feels), alive(kind=Feels)
     model: Any = FallbackChatModel(*(one.configurable_fields(**HEAT) for one in candidates))
     made = model.bind_tools([look_up])
 
@@ -185,8 +185,8 @@ def test_a_candidates_fields_can_be_configured_per_call() -> None:
     assert made.invoke("hi").text == "from backup"
     assert heats == [0.7, 0.7, 0.2, 0.2, None, None]
     structured = FallbackChatModel(gpt().configurable_fields(**HEAT), claude())
-    for one in (made, structured.with_structured_output(Joke)):
-        assert "heat" in {spec.id for spec in one.config_specs}
+    for chain in (made, structured.with_structured_output(Joke)):
+        assert "heat" in {spec.id for spec in chain.config_specs}
 
 
 async def test_a_whole_message_in_a_stream_is_marked() -> None:
@@ -284,7 +284,7 @@ def test_profile_is_what_all_can_do() -> None:
 def test_tokens_are_counted_as_the_primary_counts() -> None:
     """A count needs no provider; a wrapper's own tokenizer would be nobody's."""
 
-    class Counts(type(alive())):  # type: ignore[misc] # a fake with a tokenizer
+    class Counts(ScriptedChat):
         def get_token_ids(self, text: str) -> list[int]:
             return [1] * len(text)
 
@@ -533,14 +533,12 @@ OPTIONS: dict[str, tuple[dict[str, Any], str]] = {
     "config": ({"config": {}}, "config: no such option"),
 }
 PLACES: dict[str, Any] = {
-    "chat model": lambda options: FallbackChatModel(dead(), alive(), **options),
-    "runnable": lambda options: FallbackRunnable(dead(), alive(), **options),
-    "middleware": lambda options: FallbackMiddleware(alive(), **options),
-    "copy of a chat model": lambda options: failing_over().with_fallback_config(**options),
-    "copy of a runnable": lambda options: FallbackRunnable(CHAIN).with_fallback_config(**options),
-    "copy of a middleware": lambda options: FallbackMiddleware(alive()).with_fallback_config(
-        **options
-    ),
+    "chat model": partial(FallbackChatModel, dead(), alive()),
+    "runnable": partial(FallbackRunnable, dead(), alive()),
+    "middleware": partial(FallbackMiddleware, alive()),
+    "copy of a chat model": failing_over().with_fallback_config,
+    "copy of a runnable": FallbackRunnable(CHAIN).with_fallback_config,
+    "copy of a middleware": FallbackMiddleware(alive()).with_fallback_config,
 }
 
 
@@ -549,7 +547,7 @@ def test_options_are_checked_wherever_they_are_given(case: str, place: str) -> N
     """The same error everywhere; the message names the option."""
     options, message = OPTIONS[case]
     with pytest.raises(FallbackConfigError, match=message):
-        PLACES[place](options)
+        PLACES[place](**options)
 
 
 NO_TOOLS = FakeListChatModel(responses=["a"])

@@ -18,7 +18,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
-from tests.helpers.agents import ROUNDS, agent, last, run
+from tests.helpers.agents import ROUNDS, WAYS, agent, by, last, run
 from tests.helpers.chat_models import (
     alive,
     candidate,
@@ -65,19 +65,18 @@ async def test_a_call_can_bring_its_own_policy(verb: str) -> None:
     assert await VERBS[verb](model, "hi") == "from backup"
 
 
-@pytest.mark.parametrize("way", ["model", "agent"])
+@pytest.mark.parametrize("way", WAYS)
 @TASKS
 async def test_a_judge_is_never_degraded(way: str, verb: str) -> None:
     """`must_not_degrade` fails closed, whoever says so: a config of the call, or a copy."""
     primary, backup = dead(), alive()
-    model, middleware = FallbackChatModel(primary, backup), FallbackMiddleware(backup)
-    copies = (model.with_fallback_config(**MUST), middleware.with_fallback_config(**MUST))
-    for (one, beside), config in (((model, middleware), own(**MUST)), (copies, None)):
+    *model, given = by(way, primary, backup)
+    for one, config in ((given, own(**MUST)), (given.with_fallback_config(**MUST), None)):
         with pytest.raises((FallbackExhausted, StatusError)):
-            if way == "model":
+            await run(verb, agent(*model, one), config=config)
+        if way == "chat model":
+            with pytest.raises((FallbackExhausted, StatusError)):
                 await VERBS[verb](one, "hi", config)
-            else:
-                await run(verb, agent(primary, beside), config=config)
     assert backup.asked == []
 
 

@@ -275,9 +275,8 @@ def test_an_attempts_time_reaches_the_sdk(providers: ProviderServer, name: str, 
     made.invoke(given)
     list(made.stream(given))
     first, second = read_timeouts(down), read_timeouts(up)
-    assert [round(seconds or 0) for seconds in first] == [40, 40]
-    assert [round(seconds or 0) for seconds in second] == [60, 60]
-    assert all(0 < seconds < 60 for seconds in second if seconds)
+    assert [30 < (seconds or 0) <= 40 for seconds in first] == [True, True]
+    assert [40 < (seconds or 0) < 60 for seconds in second] == [True, True]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from langchain_core.callbacks import AsyncCallbackHandler, BaseCallbackHandler
 from langchain_core.messages import AIMessage, AIMessageChunk, HumanMessage
 from langchain_core.messages.ai import add_ai_message_chunks
 from langchain_core.output_parsers import StrOutputParser
-from langchain_core.outputs import ChatGenerationChunk
 from langchain_core.runnables import RunnableGenerator, RunnableLambda
 from langchain_core.tracers.context import register_configure_hook
 from langgraph.graph import START, MessagesState, StateGraph
@@ -36,7 +35,7 @@ from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 from honcho_fallback_langchain._outputs import has_content
 from tests.helpers import wire
-from tests.helpers.agents import agent
+from tests.helpers.agents import agent, by
 from tests.helpers.chat_models import (
     USAGE,
     WHERE,
@@ -253,21 +252,11 @@ async def test_a_good_status_over_nothing_is_no_answer(
 
 async def test_a_stream_inside_of_a_run_is_closed_with_it() -> None:
     """LangChain's own run abandons it: the connection is not left to the garbage collector."""
-    closed: list[str] = []
-
-    class Endless(type(alive())):  # type: ignore[misc] # a fake that speaks on
-        async def _astream(self, *_: Any, **__: Any) -> Any:
-            try:
-                while True:
-                    yield ChatGenerationChunk(message=AIMessageChunk(content="word "))
-            finally:
-                closed.append("closed")
-
-    model = FallbackChatModel(Endless(model="a"), alive())
-    stream: Any = model._astream([HumanMessage("hi")])
+    primary = alive("a", "word ", "word ")
+    stream: Any = FallbackChatModel(primary)._astream([HumanMessage("hi")])
     await anext(stream)
     await stream.aclose()
-    assert closed == ["closed"]
+    assert primary.closed == ["left"]
 
 
 # How the streams of LangChain's integrations end, and what becomes of one that does not.
@@ -400,13 +389,7 @@ def test_mistrals_error_event_is_no_end(providers: ProviderServer) -> None:
 HI = {"messages": [("user", "hi")]}
 
 
-class Talking(ScriptedChat):
-    """Stream inside of invoke, as ChatOpenAI(streaming=True) does."""
-
-    streaming: bool = True
-
-
-talking = partial(chat, kind=Talking, streaming=True)
+talking = partial(chat, streaming=True)  # inside of invoke, too, as ChatOpenAI may
 
 
 class Console(BaseCallbackHandler):
@@ -491,11 +474,11 @@ READERS: dict[str, Any] = {
 
 
 def by_middleware(*models: Any, **options: Any) -> Any:
-    return agent(models[0], FallbackMiddleware(*models[1:], **options), tools=[])
+    return agent(*by("middleware", *models, **options), tools=[])
 
 
 def by_model(*models: Any, **options: Any) -> Any:
-    return agent(FallbackChatModel(*models, **options), tools=[])
+    return agent(*by("chat model", *models, **options), tools=[])
 
 
 def by_nesting(*models: Any, **options: Any) -> Any:

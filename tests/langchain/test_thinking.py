@@ -15,7 +15,7 @@ from langchain_core.messages import AIMessage, HumanMessage, SystemMessage, Tool
 
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers import speakers, wire
-from tests.helpers.agents import VERBS, Around, agent, last, run
+from tests.helpers.agents import VERBS, WAYS, Around, agent, by, last, run
 from tests.helpers.chat_models import Joke, claude, gemini, gpt, look_up, model_at, serve
 from tests.helpers.pairwise import in_pairs
 from tests.helpers.provider import Reply
@@ -59,20 +59,13 @@ def model_of(speaker: Any, url: str, version: str | None = None) -> Any:
             return gpt(use_responses_api=isinstance(speaker, Responses), **given)
 
 
-def looping(way: str, primary: Any, backup: Any) -> Any:
-    """Make an agent over two models."""
-    if way == "middleware":
-        return agent(primary, FallbackMiddleware(backup))
-    return agent(FallbackChatModel(primary, backup))
-
-
 @in_pairs(
     mode=[*MODES],
     other=[*OTHERS],
     is_primary=[True, False],
     down=OUTAGES,
     version=[None, "v1"],
-    way=["middleware", "model"],
+    way=WAYS,
     verb=["invoke", "ainvoke"],
 )
 async def test_a_tool_loop_moves_between_a_model_that_thinks_and_others(
@@ -92,24 +85,25 @@ async def test_a_tool_loop_moves_between_a_model_that_thinks_and_others(
     speaking, served = serve_both(providers, mode, other, down, is_primary=is_primary)
     pairs = zip(speaking, served, strict=True)
     models = [model_of(one, at.url, version) for one, at in pairs]
-    answered = await run(verb, looping(way, *models))
+    answered = await run(verb, agent(*by(way, *models)))
     assert last(answered).text == "It rains."
     assert [one.refused for one in served] == [[], []]
     assert [len(one.requests) for one in served] == [ROUNDS, sum(down)]
 
 
-@pytest.mark.parametrize("way", ["middleware", "model"])
+@pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("mode", ["interleaved", "once"])
 async def test_it_thinks_wherever_it_may(providers: ProviderServer, mode: str, way: str) -> None:
     """In its own loop, and again in the next turn, but not behind the calls of another."""
     own = speakers.serve(providers, "own", Claude(mode))
     thinking = Claude(mode)
-    await run("invoke", looping(way, model_of(thinking, own.url), gpt()))
+    await run("invoke", agent(*by(way, model_of(thinking, own.url), gpt())))
     assert thought_in(own) == [True] * ROUNDS
 
     mixed = speakers.serve(providers, "mixed", thinking, (0, 1))
     backup = speakers.serve(providers, "backup", OTHERS["chat"])
-    made = looping(way, model_of(thinking, mixed.url), model_of(OTHERS["chat"], backup.url))
+    models = model_of(thinking, mixed.url), model_of(OTHERS["chat"], backup.url)
+    made = agent(*by(way, *models))
     state = await run("invoke", made)
     await run("invoke", made, {"messages": [*state["messages"], ("user", "Thanks.")]})
     assert thought_in(mixed) == [True, True, False, True]
