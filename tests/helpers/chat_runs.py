@@ -101,6 +101,18 @@ class Runs(BaseCallbackHandler):
     on_llm_error: Any = on_chain_error
 
 
+class Told(BaseCallbackHandler):
+    """Note all that LangChain tells of a run."""
+
+    def __init__(self) -> None:
+        self.events: list[str] = []
+
+    def __getattribute__(self, name: str) -> Any:
+        if name.startswith("on_"):
+            return lambda *args, **kwargs: self.events.append(repr((name, args, kwargs)))
+        return super().__getattribute__(name)
+
+
 def text_of(answer: Any) -> str:
     text = getattr(answer, "text", answer)
     return text if isinstance(text, str) else str(text)

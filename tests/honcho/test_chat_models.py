@@ -20,7 +20,6 @@ from typing import Any
 import httpx
 import httpx2
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.load import dumps
 from pydantic import BaseModel, ValidationError
 
@@ -28,6 +27,7 @@ from honcho_fallback import FallbackConfig, FallbackError, StreamInterrupted
 from honcho_fallback_honcho import load_chat_models, load_policies
 from tests.helpers import wire
 from tests.helpers.broken_server import WAYS
+from tests.helpers.chat_runs import Told
 from tests.helpers.observers import Listener
 from tests.helpers.pairwise import in_turn
 from tests.helpers.provider import ProviderServer, Reply
@@ -423,25 +423,13 @@ def test_a_redirect_gets_no_key(transport: str, verb: str, providers: ProviderSe
         assert f"{transport}-key" not in repr(elsewhere["elsewhere"].requests)
 
 
-class Tracer(BaseCallbackHandler):
-    """Note all that LangChain tells of a run."""
-
-    def __init__(self) -> None:
-        self.events: list[str] = []
-
-    def __getattribute__(self, name: str) -> Any:
-        if name.startswith("on_"):
-            return lambda *args, **kwargs: self.events.append(repr((name, args, kwargs)))
-        return super().__getattribute__(name)
-
-
 @in_turn(transport=WIRES, verb=["invoke", "astream", "stream"])
 def test_a_key_and_a_header_are_shown_nowhere(
     transport: str, verb: str, providers: ProviderServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """HON-075: neither in a repr, a record, a log line nor a run of LangChain."""
     caplog.set_level(logging.DEBUG)
-    listener, tracer = Listener(), Tracer()
+    listener, tracer = Listener(), Told()
     more = {
         f"{PRIMARY}__OVERRIDES__BASE_URL": providers[transport].url,
         f"{PRIMARY}__OVERRIDES__API_KEY": SENTINEL,

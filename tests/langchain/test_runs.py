@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 import pytest
-from langchain.agents import create_agent
 from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import get_usage_metadata_callback
 from langchain_core.globals import set_llm_cache
-from langchain_core.messages import AIMessageChunk, HumanMessage
+from langchain_core.messages import HumanMessage
 from langchain_core.output_parsers import StrOutputParser
 from langchain_core.prompt_values import StringPromptValue
 from langchain_core.runnables import RunnableLambda
 from langgraph.checkpoint.memory import InMemorySaver
-from langgraph.graph import START, MessagesState, StateGraph
 
 from honcho_fallback import FallbackExhausted, StreamInterrupted
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
-from tests.helpers.agents import agent, calls, run
+from honcho_fallback_langchain import FallbackChatModel
+from tests.helpers import agents
+from tests.helpers.agents import VERBS as VERBS_OF_AGENTS
+from tests.helpers.agents import WAYS, agent, by, calls, run
 from tests.helpers.chat_models import (
     USAGE,
     ScriptedChat,
@@ -54,13 +54,16 @@ SECRET = "the provider's own words"
 async def test_each_attempt_is_a_run_under_the_calls_one_run(verb: str) -> None:
     """Whatever the verb, each run that started ends once, the failed ones as errors.
 
-    In a chain the call's run lies under the chain's.
+    In a chain the call's run lies under the chain's. Usage is counted once, under the model that
+    answered.
     """
     for chained in (False, True):
         runs, model = Runs(), failing_over()
         prompt: Any = RunnableLambda(lambda text: [("human", text)])
         asked = prompt | model if chained else model
-        assert await VERBS[verb](asked, "hi", {"callbacks": [runs]}) == "from backup"
+        with get_usage_metadata_callback() as told:
+            assert await VERBS[verb](asked, "hi", {"callbacks": [runs]}) == "from backup"
+        assert told.usage_metadata == {"backup": USAGE}
         root = runs.check()
         assert root.name == ("RunnableSequence" if chained else "FallbackChatModel")
         (call,) = [run for run in runs.all.values() if run.name == "FallbackChatModel"]
@@ -83,18 +86,29 @@ async def test_where_langchain_opens_the_run_there_is_one(verb: str) -> None:
 
 
 @pytest.mark.parametrize("verb", VERBS)
-async def test_a_later_attempt_says_from_its_start_what_went_before(verb: str) -> None:
-    """Class names, kinds and statuses; the provider's own words may quote a prompt.
+async def test_what_the_runs_of_a_call_say(verb: str) -> None:
+    """The name is the call's; tags and metadata are everybody's, as in LangChain.
+
+    A later attempt says from its start what went before: class names, kinds and statuses; the
+    provider's own words may quote a prompt.
 
     The same target asked again says its number, and that it is no fallback.
     """
     runs = Runs()
     failed = StatusError(429)
     failed.args = (SECRET,)
-    model = FallbackChatModel(chat("primary", failed), alive())
+    own: Any = {"tags": ["own"], "metadata": {"own": 1}}
+    model = FallbackChatModel(chat("primary", failed), alive(), **own)
+    config = {"callbacks": [runs], "run_name": "asked", "tags": ["t"], "metadata": {"m": 1}}
+    await VERBS[verb](model, "hi", config)
 
-    await VERBS[verb](model, "hi", {"callbacks": [runs]})
-
+    root = runs.check()
+    assert root.name == "asked"
+    assert {"t", "own"} <= set(root.tags)
+    assert (root.metadata["m"], root.metadata["own"]) == (1, 1)
+    for one in runs.models:
+        assert (one.name == "asked", "t" in one.tags, one.metadata["m"]) == (False, True, 1)
+        assert "own" not in {*one.tags, *one.metadata}
     first, second = runs.models
     assert not [key for key in first.metadata if "fallback" in key]
     told = second.metadata
@@ -118,27 +132,6 @@ async def test_a_later_attempt_says_from_its_start_what_went_before(verb: str) -
     assert await VERBS[verb](alone, "hi", {"callbacks": [runs]}) == "late"
     again = runs.models[1].metadata
     assert (again["is_fallback"], again["fallback_attempt"]) == (False, 2)
-
-
-@pytest.mark.parametrize("verb", VERBS)
-async def test_name_tags_metadata_and_id_of_a_call(verb: str) -> None:
-    """The name and the id are the call's; tags and metadata are everybody's, as in LangChain."""
-    runs = Runs()
-    model = FallbackChatModel(dead(), alive(), tags=["own"], metadata={"own": 1})
-    config = {"callbacks": [runs], "run_name": "asked", "tags": ["t"], "metadata": {"m": 1}}
-
-    await VERBS[verb](model, "hi", config)
-
-    root = runs.check()
-    assert root.name == "asked"
-    assert {"t", "own"} <= set(root.tags)
-    assert (root.metadata["m"], root.metadata["own"]) == (1, 1)
-    for one in runs.models:
-        assert one.name != "asked"
-        assert "t" in one.tags
-        assert one.metadata["m"] == 1
-        assert "own" not in one.tags
-        assert "own" not in one.metadata
 
 
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream", "batch", "abatch"])
@@ -177,47 +170,16 @@ async def test_a_reader_who_stops_early_ends_every_run_once(verb: str) -> None:
     assert (primary.closed, backup.closed) == (["left"], ["left"])
 
 
-@pytest.mark.parametrize("verb", VERBS)
-async def test_usage_is_counted_once(verb: str) -> None:
-    """Under the model that answered, whatever was asked before it."""
-    with get_usage_metadata_callback() as told:
-        await ALL[verb](failing_over(), "hi", {})
-    assert told.usage_metadata == {"backup": USAGE}
-
-
-def graph(model: Any) -> Any:
-    """Make a graph of one node that asks a model, as agents do."""
-    given: Any = RunnableLambda(lambda state: state["messages"])
-    built: Any = StateGraph(MessagesState)
-    built.add_node("ask", given | model | (lambda answer: {"messages": [answer]}))
-    built.add_edge(START, "ask")
-    return built.compile()
-
-
-ASKED: Any = {"messages": [HumanMessage(content="hi")]}
-
-
-def read(chunks: list[Any]) -> tuple[str, int]:
-    """Return what was said, and how often usage was told."""
-    parts = [part for part, _ in chunks if isinstance(part, AIMessageChunk)]
-    said = "".join(part.text for part in parts)
-    return said, sum(part.usage_metadata is not None for part in parts)
-
-
-@pytest.mark.parametrize("primary", ["dead", "alive"])
-async def test_a_graph_streams_each_token_once(primary: str) -> None:
+@VERBS_OF_AGENTS
+@pytest.mark.parametrize("primary", [dead(), alive("backup")])
+async def test_a_graph_streams_each_token_once(verb: str, primary: Any) -> None:
     """`stream_mode="messages"` turns an invoke into a stream of tokens; usage is told once."""
-    first = dead() if primary == "dead" else alive("backup")
-    made = graph(FallbackChatModel(first, alive()))
-
+    made = agent(FallbackChatModel(primary, alive()), tools=[])
     with get_usage_metadata_callback() as told:
-        sync = list(made.stream(ASKED, stream_mode="messages"))
+        chunks = [part for part, _ in await agents.stream(verb, made, "messages")]
     assert told.usage_metadata == {"backup": USAGE}
-    with get_usage_metadata_callback() as told:
-        chunks = [one async for one in made.astream(ASKED, stream_mode="messages")]
-    assert told.usage_metadata == {"backup": USAGE}
-
-    assert read(sync) == read(chunks) == ("from backup", 1)
+    assert "".join(chunk.text for chunk in chunks) == "from backup"
+    assert [chunk.usage_metadata for chunk in chunks].count(None) == len(chunks) - 1
 
 
 async def test_a_call_with_nobody_listening_opens_no_run(
@@ -254,9 +216,7 @@ WITH_A_CACHE: dict[str, Any] = {
     "chains": lambda models, observer: with_fallbacks(
         models[0] | StrOutputParser(), [models[1] | StrOutputParser()], observers=[observer]
     ),
-    "an agent": lambda models, observer: create_agent(
-        models[0], middleware=[FallbackMiddleware(models[1], observers=[observer])]
-    ),
+    "an agent": lambda models, observer: agent(*by("middleware", *models, observers=[observer])),
 }
 
 
@@ -418,17 +378,14 @@ def test_a_run_that_has_a_name_or_an_id_is_named() -> None:
     assert [one.metadata for one in observer.records] == [named, {"run_id": "r-17"}, None]
 
 
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
-@pytest.mark.parametrize("way", ["middleware", "chat model"])
+@VERBS_OF_AGENTS
+@pytest.mark.parametrize("way", WAYS)
 async def test_an_agent_s_calls_say_what_the_agent_s_config_says(verb: str, way: str) -> None:
     """Each round has it, with the thread and the run; LangGraph's own entries stay out."""
     observer = Listener()
-    model: Any = dead()
     backup = chat("backup", calls("look_up", 1, city="Oslo"), "done")
-    beside = [FallbackMiddleware(backup, observers=[observer])]
-    if way == "chat model":
-        model, beside = FallbackChatModel(dead(), backup, observers=[observer]), []
-    made = agent(model, *beside, checkpointer=InMemorySaver(), name="reporter")
+    beside = by(way, dead(), backup, observers=[observer])
+    made = agent(*beside, checkpointer=InMemorySaver(), name="reporter")
     configurable = {"thread_id": "t-1", "openai_api_key": "short"}
     config = {"metadata": {**MINE}, "configurable": configurable, "run_id": RUN_ID}
     await run(verb, made, config=config)

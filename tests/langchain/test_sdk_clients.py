@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
-from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.load import dumps
 from langchain_core.prompts import ChatPromptTemplate
@@ -46,7 +45,7 @@ from tests.helpers.chat_models import (
     serve,
     with_fallbacks,
 )
-from tests.helpers.chat_runs import SILENT_VERBS, VERBS, ainvoke, astream, invoke, stream
+from tests.helpers.chat_runs import SILENT_VERBS, VERBS, Told, ainvoke, astream, invoke, stream
 from tests.helpers.observers import Listener
 from tests.helpers.pairwise import in_pairs, in_turn
 from tests.helpers.provider import Reply
@@ -222,29 +221,18 @@ async def test_nobody_is_shown_a_key(
 ) -> None:
     """Not callbacks, records, messages, logs, reprs, or what is written of the model."""
     caplog.set_level("DEBUG", "honcho_fallback")
-    told, seen = Listener(), list[str]()
-
-    class Everything(BaseCallbackHandler):
-        def on_chat_model_start(self, serialized: Any, messages: Any, **kwargs: Any) -> None:
-            seen.append(repr((serialized, messages, kwargs)))
-
-        def on_llm_error(self, error: BaseException, **kwargs: Any) -> None:
-            seen.append(repr(kwargs))
-
-        def on_llm_end(self, response: Any, **kwargs: Any) -> None:
-            seen.append(repr((response, kwargs)))
-
+    told, traced = Listener(), Told()
     up = serve(providers, name, "hello", key=NEW)
     credential = Refreshed()
     model = FallbackChatModel(
         model_at(up, api_key="own-secret"), alive(), credentials=[credential], observers=[told]
     )
-    await VERBS[verb](model, "hi", {"callbacks": [Everything()]})
+    await VERBS[verb](model, "hi", {"callbacks": [traced]})
     assert len(up.requests) == 2
     (record,) = told.records
-    seen += [json.dumps(record.to_dict()), record.explain(), repr(record), caplog.text]
+    seen = [*traced.events, json.dumps(record.to_dict()), record.explain(), repr(record)]
     seen += [repr(model.policy), repr(model.policy.targets), repr(model.options), repr(model)]
-    for text in [*seen, dumps(model)]:
+    for text in [*seen, caplog.text, dumps(model)]:
         assert not any(secret in text for secret in (OLD, NEW, "own-secret"))
 
 
