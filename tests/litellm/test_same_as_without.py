@@ -129,6 +129,11 @@ class Twins:
                 seen[place][way] = Seen(outcome, " ".join(self.providers.order))
         return seen
 
+    def are_alike(self, *args: Any, **options: Any) -> None:
+        """Compare what was seen of both."""
+        without, with_it = self.both(*args, **options)
+        assert with_it == without
+
     def each(
         self, failures: Mapping[str, Reply], names: tuple[str, ...] = ALONE, **options: Any
     ) -> Iterator[Any]:
@@ -196,24 +201,22 @@ OF_THE_ROUTER["disable_fallbacks"] = {"fallbacks": SPARES}
 @pytest.mark.parametrize("error", ERRORS)
 def test_the_lists_take_the_same_errors(error: str, lists: str, twins: Twins) -> None:
     """An error that ends the call goes to LiteLLM's lists, or comes out where none names us."""
-    without, with_it = twins.both(
+    twins.are_alike(
         {"primary": ERRORS[error]}, OF_THE_REQUEST.get(lists), **OF_THE_ROUTER.get(lists, {})
     )
-    assert with_it == without
 
 
 @pytest.mark.parametrize("lists", [*OF_THE_ROUTER, "names in the request"])
 @pytest.mark.parametrize("status", [429, 503])
 def test_the_lists_stand_behind_an_exhausted_chain(status: int, lists: str, twins: Twins) -> None:
     """Each member is asked once, and then the lists apply as behind a group with `order`."""
-    without, with_it = twins.both(
+    twins.are_alike(
         dict.fromkeys(PAIR, Reply(status=status)),
         OF_THE_REQUEST.get(lists),
         names=PAIR,
         ways=WAYS,
         **OF_THE_ROUTER.get(lists, {}),
     )
-    assert with_it == without
 
 
 def test_an_unknown_error_goes_to_the_lists(twins: Twins) -> None:
@@ -223,9 +226,8 @@ def test_an_unknown_error_goes_to_the_lists(twins: Twins) -> None:
         raise ValueError("a bug")
 
     with patch("litellm.completion", broken), patch("litellm.acompletion", broken):
-        without, with_it = twins.both({}, fallbacks=SPARES, judge=lambda _: None)
-    # The spare meets the same bug, and the first error comes out.
-    assert with_it == without
+        # The spare meets the same bug, and the first error comes out.
+        twins.are_alike({}, fallbacks=SPARES, judge=lambda _: None)
 
 
 # 2. LiteLLM's own rehearsals.
@@ -264,8 +266,7 @@ def test_a_rehearsal_goes_the_same_way(
     mock: str, lists: str, names: tuple[str, ...], twins: Twins
 ) -> None:
     """`mock_testing_*` and `mock_response` take the lists that the real error would take."""
-    without, with_it = twins.both({}, MOCKS[mock], names=names, **OF_THE_ROUTER[lists])
-    assert with_it == without
+    twins.are_alike({}, MOCKS[mock], names=names, **OF_THE_ROUTER[lists])
 
 
 def test_a_rehearsed_rate_limit_is_one_attempt(twins: Twins) -> None:
@@ -314,23 +315,13 @@ NOBODY: dict[str, dict[str, Any]] = {
 
 
 # What LiteLLM's sync selection does not look at: tags.
-@pytest.mark.parametrize(
-    ("reason", "lists"),
-    [
-        ("paused", "no list"),
-        ("paused", "fallbacks"),
-        ("too long", "no list"),
-        ("too long", "context_window_fallbacks"),
-        ("tags", "no list"),
-        ("tags", "fallbacks"),
-    ],
-)
-def test_nobody_may_be_asked_at_all(reason: str, lists: str, twins: Twins) -> None:
+@pytest.mark.parametrize("reason", NOBODY)
+@pytest.mark.parametrize("is_listed", [False, True])
+def test_nobody_may_be_asked_at_all(reason: str, twins: Twins, *, is_listed: bool) -> None:
     """The caller gets LiteLLM's own error, or the lists' answer."""
-    without, with_it = twins.both(
-        {}, {"metadata": {"tags": ["other"]}}, **NOBODY[reason], **OF_THE_ROUTER[lists]
-    )
-    assert with_it == without
+    name = "context_window_fallbacks" if reason == "too long" else "fallbacks"
+    listed = {name: SPARES} if is_listed else {}
+    twins.are_alike({}, {"metadata": {"tags": ["other"]}}, **NOBODY[reason], **listed)
 
 
 STRATEGIES = (
@@ -662,10 +653,9 @@ def test_a_stream_goes_on_in_another_group(broken: str, way: str, twins: Twins) 
     """Where the chain ends before content, LiteLLM's `fallbacks` stream; after it nobody does."""
     if OLD and way == "sync stream":
         pytest.skip("this LiteLLM starts a broken sync stream over for ever")
-    without, with_it = twins.both(
+    twins.are_alike(
         BROKEN[broken], {"tools": [TOOL]}, ways=(way,), judge=streamed, fallbacks=SPARES
     )
-    assert with_it == without
 
 
 @pytest.mark.parametrize("usage", [None, {"include_usage": True}, {"include_usage": False}])
@@ -676,8 +666,7 @@ def test_a_stream_has_the_chunks_that_were_asked_for(usage: Any, twins: Twins) -
         return [(bool(one.choices), getattr(one, "usage", None) is None) for one in chunks]
 
     request = {} if usage is None else {"stream_options": usage}
-    without, with_it = twins.both({}, request, ways=STREAMS, judge=shape)
-    assert with_it == without
+    twins.are_alike({}, request, ways=STREAMS, judge=shape)
 
 
 @pytest.mark.parametrize("way", ["sync", "async"])
@@ -712,11 +701,82 @@ def test_an_answer_carries_the_same(failing: tuple[str, ...], twins: Twins) -> N
             hidden["model_id"],
         )
 
-    without, with_it = twins.both(
+    twins.are_alike(
         dict.fromkeys(failing, refused(503)),
         ways=("sync", "async"),
         judge=carried,
         fallbacks=SPARES,
         per_deployment=PRICED,
     )
-    assert with_it == without
+
+
+# 10. LiteLLM's own ways to fall back, beside the strategy.
+
+
+@pytest.fixture
+def slept(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """Note LiteLLM's sleeps between attempts instead of sleeping."""
+    noted: list[float] = []
+    if not hasattr(litellm.Router, "_time_to_sleep_before_retry"):
+        pytest.skip("this LiteLLM sleeps where nobody can look")
+    own = litellm.Router._time_to_sleep_before_retry
+
+    def note(self: Any, *args: Any, **kwargs: Any) -> float:
+        noted.append(own(self, *args, **kwargs))
+        return 0
+
+    monkeypatch.setattr(litellm.Router, "_time_to_sleep_before_retry", note)
+    return noted
+
+
+THEIR_WAYS: dict[str, dict[str, Any]] = {
+    "fallbacks": {"fallbacks": SPARES, "num_retries": None},
+    "fallbacks, num_retries=0": {"fallbacks": SPARES},
+    "order, num_retries=0": {"names": PAIR},
+}
+
+
+@pytest.mark.parametrize("mode", [*THEIR_WAYS, "ours"])
+@pytest.mark.parametrize("status", [400, 429])
+def test_beside_litellms_own_ways(
+    status: int, mode: str, twins: Twins, request: pytest.FixtureRequest
+) -> None:
+    """Executable documentation: who is asked, and how long LiteLLM means to sleep.
+
+    400: LiteLLM sends the caller's mistake to the fallback as well; the strategy does not. 429
+    with Retry-After 3: LiteLLM's default waits it out, twice, before it asks the other.
+    """
+    slept = request.getfixturevalue("slept") if status == 429 else []
+    twins.providers["primary"].fail(status, headers={"retry-after": "3"})
+    options = THEIR_WAYS.get(mode, {"names": PAIR})
+    said = asked(twins.router(**options, managed=mode == "ours"), "async", {}, text_of)
+    waits, stays = (mode, status) == ("fallbacks", 429), (mode, status) == ("ours", 400)
+    other = "spare" if "fallbacks" in options else "backup"
+    assert said == ("BadRequestError 400" if stays else f"hello from {other}")
+    assert twins.providers.order == ["primary"] * (3 if waits else 1) + [other] * (not stays)
+    assert (sum(slept) >= 6, any(slept)) == (waits, waits)
+
+
+def test_two_deployments_of_which_one_answers_500(bench: Any) -> None:
+    """A plain group shuffles: it meets the bad one again and again, and sometimes only that one.
+
+    A 500 does not cool down. The strategy meets it once per call, and always goes on.
+    """
+    bench["primary"].fail(500)
+    plain = bench.router([bench.deployment(name, None) for name in ("primary", "backup")])
+
+    async def ask_often(router: Any) -> int:
+        asks = (router.acompletion(**ASKED) for _ in range(30))
+        said = await asyncio.gather(*asks, return_exceptions=True)
+        return sum(isinstance(one, litellm.InternalServerError) for one in said)
+
+    run_async(ask_often(plain))
+    met = len(bench["primary"].requests)
+    assert met > 0
+    bench.providers.reset()
+    bench["primary"].fail(500)
+
+    failed = run_async(ask_often(bench.managed(disable_cooldowns=True)[0]))
+
+    assert failed == 0
+    assert len(bench["primary"].requests) == len(bench["backup"].requests) == 30
