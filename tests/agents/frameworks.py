@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from inspect import isfunction
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import agents
 import openai
@@ -58,6 +59,24 @@ def client_of(
     return openai.AsyncOpenAI(api_key=key, base_url=url, timeout=timeout)
 
 
+class Streamed(NamedTuple):
+    """What a reader has at the end of a run that was streamed.
+
+    Args:
+        text: What it shows: an answer that begins anew takes the place of what was shown.
+        said: The run's output.
+        history: Its messages, as JSON.
+        cost: Its requests, and the tokens that they took.
+        model: Who answered last.
+    """
+
+    text: str
+    said: str
+    history: list[Any]
+    cost: tuple[int, int]
+    model: str | None
+
+
 class OpenAIAgents:
     chain: Any = staticmethod(honcho_fallback_openai_agents.FallbackModel)
 
@@ -87,17 +106,28 @@ class OpenAIAgents:
         return {"run_config": agents.RunConfig(group_id=name)}
 
     async def stream(self, model: Any, *tools: Callable[..., Any], question: str = "hi") -> str:
-        """Run an agent as a stream and return the text that came."""
+        """Run an agent as a stream and return the text that is shown."""
+        return (await self.read(model, *tools, question=question)).text
+
+    async def read(self, model: Any, *tools: Callable[..., Any], question: str = "hi") -> Streamed:
+        """Read the events of a run as the page says."""
         made: list[Any] = [agents.function_tool(tool) for tool in tools]
-        result = agents.Runner.run_streamed(agents.Agent("a", model=model, tools=made), question)
-        return "".join(
-            [
-                event.data.delta
-                async for event in result.stream_events()
-                if event.type == "raw_response_event"
-                and event.data.type == "response.output_text.delta"
-            ]
-        )
+        settings = agents.ModelSettings(include_usage=True)
+        agent = agents.Agent("a", model=model, tools=made, model_settings=settings)
+        result = agents.Runner.run_streamed(agent, question)
+        shown, name = "", None
+        async for event in result.stream_events():
+            if event.type != "raw_response_event":
+                continue
+            if event.data.type == "response.created":  # of the next step, or anew
+                shown = ""
+            elif event.data.type == "response.output_text.delta":
+                shown += event.data.delta
+            elif event.data.type == "response.completed":
+                name = event.data.response.model
+        usage, history = result.context_wrapper.usage, result.to_input_list()
+        cost = usage.requests, usage.input_tokens
+        return Streamed(shown, result.final_output, [*history], cost, name)
 
 
 class PydanticAI:
@@ -124,8 +154,14 @@ class PydanticAI:
         return {"conversation_id": name}
 
     async def stream(self, model: Any, *tools: Callable[..., Any], question: str = "hi") -> str:
+        return (await self.read(model, *tools, question=question)).text
+
+    async def read(self, model: Any, *tools: Callable[..., Any], question: str = "hi") -> Streamed:
         async with PydanticAgent(model, tools=tools).run_stream(question) as result:
-            return "".join([text async for text in result.stream_text(delta=True)])
+            text = "".join([text async for text in result.stream_text(delta=True)])
+            cost = result.usage.requests, result.usage.input_tokens
+            history = json.loads(result.all_messages_json())
+            return Streamed(text, text, history, cost, result.response.model_name)
 
 
 Framework: TypeAlias = OpenAIAgents | PydanticAI

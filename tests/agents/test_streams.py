@@ -12,7 +12,7 @@ from pydantic_ai.messages import ModelResponse, PartStartEvent
 from pydantic_ai.models.fallback import FallbackModel as OwnFallbackModel
 
 from honcho_fallback import StreamInterrupted
-from tests.agents.frameworks import FRAMEWORKS, LIMA, City, chain_of
+from tests.agents.frameworks import FRAMEWORKS, LIMA, City, Streamed, chain_of
 from tests.helpers import wire
 from tests.helpers.provider import Reply
 
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from tests.helpers.observers import Listener
     from tests.helpers.provider import Provider, ProviderServer, SeenRequest
 
+SDK = FRAMEWORKS["openai-agents"]
 DONE = "data: [DONE]"
 INCOMPLETE = {"status": "incomplete", "incomplete_details": {"reason": "max_output_tokens"}}
 
@@ -55,10 +56,10 @@ async def test_a_stream_without_content_is_an_answer_or_none(
     primary: Provider, fallback: Provider, listener: Listener, case: str
 ) -> None:
     """The Agents SDK takes an empty answer for '', so that is what comes; its record is whole."""
-    sdk, (api, events, is_answer) = FRAMEWORKS["openai-agents"], SILENT[case]
+    api, events, is_answer = SILENT[case]
     primary.standing = Reply(events=events)
     options: Any = {"api": api, "elsewhere": "localhost", "observers": [listener]}
-    text = await sdk.stream(chain_of(sdk, primary, fallback, **options))
+    text = await SDK.stream(chain_of(SDK, primary, fallback, **options))
     assert text == ("" if is_answer else f"hello from {fallback.name}")
     assert len(fallback.requests) == (not is_answer)
     assert listener.records[0].outcome == "success"
@@ -68,15 +69,14 @@ async def test_a_failure_at_the_end_of_a_stream_is_the_providers(
     primary: Provider, fallback: Provider, listener: Listener
 ) -> None:
     """The Agents SDK's Runner raises at its event; the record says who failed."""
-    sdk = FRAMEWORKS["openai-agents"]
     item = wire.response_text("good")
     events = wire.responses_events(wire.responses_answer(item))
     primary.standing = Reply(
         events=[*events[:-1], response_end(item, kind="incomplete", **INCOMPLETE)]
     )
-    chain = chain_of(sdk, primary, fallback, api="responses", observers=[listener])
+    chain = chain_of(SDK, primary, fallback, api="responses", observers=[listener])
     with pytest.raises(StreamInterrupted) as raised:
-        await sdk.stream(chain)
+        await SDK.stream(chain)
     assert isinstance(raised.value.__cause__, agents.ModelBehaviorError)
     assert listener.records[0].outcome == "interrupted"
 
@@ -86,11 +86,10 @@ async def test_a_connection_lost_after_the_whole_answer_costs_nothing(
     primary: Provider, fallback: Provider, partial: str
 ) -> None:
     """The Responses API has no last word, so the Agents SDK reads on after the answer's end."""
-    sdk = FRAMEWORKS["openai-agents"]
     events = wire.responses_events(wire.responses_answer(wire.response_text("good")))
     primary.standing = Reply(events=events, cut=True)
-    chain = chain_of(sdk, primary, fallback, api="responses", partial=partial)
-    assert await sdk.stream(chain) == "good"
+    chain = chain_of(SDK, primary, fallback, api="responses", partial=partial)
+    assert await SDK.stream(chain) == "good"
     assert not fallback.requests
 
 
@@ -117,7 +116,7 @@ class Handing(agents.Model):
 
 async def test_a_stream_that_is_left_is_closed() -> None:
     """Whatever the class of its events."""
-    chain = FRAMEWORKS["openai-agents"].chain(Handing())
+    chain = SDK.chain(Handing())
     request: list[Any] = [None, "hi", agents.ModelSettings(), [], None, []]
     events = chain.stream_response(*request, agents.ModelTracing.DISABLED)
     await anext(events)
@@ -155,25 +154,8 @@ class Thermometer:
         return f"{city}: 21"
 
 
-async def read_agents(chain: Any, tool: Thermometer) -> tuple[str, str, Any, Any]:
-    """Read the Agents SDK's events as its page says; return text, answer, history and usage."""
-    made = agents.function_tool(tool.thermometer)
-    result = agents.Runner.run_streamed(agents.Agent("a", model=chain, tools=[made]), "hi")
-    shown = ""
-    async for event in result.stream_events():
-        if event.type != "raw_response_event":
-            continue
-        if event.data.type == "response.created":  # of the next step, or anew
-            shown = ""
-        elif event.data.type == "response.output_text.delta":
-            shown += event.data.delta
-    usage = result.context_wrapper.usage
-    history = result.to_input_list()
-    return shown, result.final_output, history, (usage.requests, usage.input_tokens)
-
-
-async def read_pydantic(chain: Any, tool: Thermometer) -> tuple[str, str, Any, Any]:
-    """Read Pydantic AI's events as its page says; return text, answer, history and usage."""
+async def read_pydantic(chain: Any, tool: Callable[..., Any]) -> Streamed:
+    """Read Pydantic AI's events as its page says."""
     shown: dict[int, str] = {}
 
     async def read(_: Any, events: AsyncIterable[Any]) -> None:
@@ -185,28 +167,27 @@ async def read_pydantic(chain: Any, tool: Thermometer) -> tuple[str, str, Any, A
             elif event.event_kind == "part_delta":
                 shown[event.index] += getattr(event.delta, "content_delta", "")
 
-    agent = Agent(chain, tools=[tool.thermometer])
+    agent = Agent(chain, tools=[tool])
     result = await agent.run("hi", event_stream_handler=read)
     usage = result.usage
     messages = json.loads(result.all_messages_json())
     for message in messages:
         message.pop("failed_attempts", None)
-    return "".join(shown.values()), result.output, messages, (usage.requests, usage.input_tokens)
+    text, cost = "".join(shown.values()), (usage.requests, usage.input_tokens)
+    return Streamed(text, result.output, messages, cost, None)
 
 
 READERS: dict[str, Callable[..., Any]] = {
-    "openai-agents": read_agents,
+    "openai-agents": SDK.read,
     "pydantic-ai": read_pydantic,
 }
 
 
 def measuring(request: SeenRequest) -> Reply:
-    """Call the tool, then say what it measured; streams report what they cost."""
+    """Call the tool, then say what it measured."""
     if "Lima: 21" in json.dumps(request.body):
-        body = wire.chat_answer("Warm.")
-    else:
-        body = wire.chat_answer("", wire.chat_call("call_1", "thermometer", LIMA))
-    return Reply(events=wire.chat_events(body, usage=True))
+        return Reply(text="Warm.")
+    return Reply(body=wire.chat_answer("", wire.chat_call("call_1", "thermometer", LIMA)))
 
 
 @pytest.mark.parametrize("name", FRAMEWORKS)
@@ -221,21 +202,18 @@ async def test_a_cut_stream_is_replaced_by_the_next_models(
     """
     framework, (api, events) = FRAMEWORKS[name], CUT[case]
     primary.standing = Reply(events=events, cut=True)
-    body = wire.chat_answer("Warm.")
-    fallback.standing = (
-        Reply(events=wire.chat_events(body, usage=True)) if answer == "text" else measuring
-    )
+    fallback.standing = Reply(text="Warm.") if answer == "text" else measuring
     models = framework.model(primary, api=api), framework.model(fallback, host="localhost")
     chain = framework.chain(*models, partial="replace", observers=[listener])
     tool, alone = Thermometer(), Thermometer()
-    shown, said, history, usage = await READERS[name](chain, tool)
-    expected = await READERS[name](framework.model(fallback), alone)
-    assert (shown, said) == ("Warm.", "Warm.")
+    read = await READERS[name](chain, tool.thermometer)
+    expected = await READERS[name](framework.model(fallback), alone.thermometer)
+    assert (read.text, read.said) == ("Warm.", "Warm.")
     assert tool.cities == alone.cities == (["Lima"] if answer == "call" else [])
-    assert "lost" not in json.dumps(history).lower()
-    assert len(history) == len(expected[2])
-    assert usage == expected[3]
-    assert usage[0] == len(primary.requests)
+    assert "lost" not in json.dumps(read.history).lower()
+    assert len(read.history) == len(expected.history)
+    assert read.cost == expected.cost
+    assert read.cost[0] == len(primary.requests)
     for record in listener.records:
         assert record.outcome == "success"
         assert [one.kind for one in record.attempts] == ["connection", None]
@@ -246,15 +224,16 @@ async def test_an_answer_without_items_takes_none_of_a_dead_one(
     primary: Provider, fallback: Provider, case: str
 ) -> None:
     """Where an answer names no items the Agents SDK's Runner takes all that were done."""
-    sdk, (api, events) = FRAMEWORKS["openai-agents"], CUT[case]
+    api, events = CUT[case]
     primary.standing = Reply(events=events, cut=True)
     options: Any = {"api": api, "elsewhere": "localhost", "partial": "replace"}
     items = wire.responses_events(wire.responses_answer(wire.response_text("alive")))[:-1]
     for answer, said in ((items, "alive"), (items[:1], "")):
         fallback.standing = Reply(events=[*answer, response_end()])
         tool = Thermometer()
-        result = await read_agents(chain_of(sdk, primary, fallback, **options), tool)
-        assert (result[1], tool.cities) == (said, [])
+        chain = chain_of(SDK, primary, fallback, **options)
+        read = await SDK.read(chain, tool.thermometer)
+        assert (read.said, tool.cities) == (said, [])
 
 
 async def test_outputs_are_replaced_in_run_stream(primary: Provider, fallback: Provider) -> None:

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-import agents
-import pydantic_ai
 from pydantic_ai.exceptions import ModelHTTPError
 
 from honcho_fallback import Target
-from tests.agents.frameworks import FRAMEWORKS, PydanticAI
+from tests.agents.frameworks import FRAMEWORKS
 from tests.contract.ways.way import FEATURES, METADATA, REJECTED, Page, Place, Way
 
 if TYPE_CHECKING:
@@ -56,36 +54,10 @@ class OfFramework(Way):
         return self._framework.chain(*models, config=config, observers=observers)
 
     async def read(self, chain: Any, verb: str, question: str, metadata: Any = None) -> Page:
-        page = Page()
         if verb == "run":
-            page.show(await self._framework.run(chain, question=question))
-        elif isinstance(self._framework, PydanticAI):
-            await _read_pydantic(page, chain, question)
-        else:
-            await _read_openai(page, chain, question)
-        return page
-
-
-async def _read_openai(page: Page, model: Any, question: str) -> None:
-    settings = agents.ModelSettings(include_usage=True)
-    one = agents.Agent("one", model=model, model_settings=settings)
-    run = agents.Runner.run_streamed(one, question)
-    async for event in run.stream_events():
-        if event.type != "raw_response_event":
-            continue
-        if event.data.type == "response.output_text.delta":
-            page.show(event.data.delta)
-        elif event.data.type == "response.completed":
-            page.model = event.data.response.model
-    page.has_usage = run.context_wrapper.usage.total_tokens > 0
-
-
-async def _read_pydantic(page: Page, model: Any, question: str) -> None:
-    async with pydantic_ai.Agent(model).run_stream(question) as result:
-        async for text in result.stream_text(delta=True):
-            page.show(text)
-        page.model = result.response.model_name
-        page.has_usage = result.response.usage.has_values()
+            return Page(await self._framework.run(chain, question=question))
+        seen = await self._framework.read(chain, question=question)
+        return Page(seen.text, model=seen.model, has_usage=seen.cost[1] > 0)
 
 
 WAYS: list[Way] = [OfFramework(name, api) for name in FRAMEWORKS for api in ("chat", "responses")]
