@@ -118,8 +118,8 @@ class FallbackModel(OwnFallbackModel):
         partial: Literal["final", "replace"] = "final",
         **options: Unpack[ConfigOptions],
     ) -> None:
-        if partial not in {"final", "replace"}:
-            raise FallbackConfigError.unknown(str(partial), ("final", "replace"), "partial")
+        if partial not in ("final", "replace"):
+            raise FallbackConfigError.about("partial", f"got {partial!r}", "pass final or replace")
         targets = list[Target]()
         for one in (primary, *fallbacks):
             targets.append(_target_of(one, [target.name for target in targets]))

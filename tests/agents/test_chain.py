@@ -208,7 +208,8 @@ def test_a_name_that_is_taken_gets_its_place(framework: Framework, primary: Prov
         (Target("gpt-4o"), {}, "pass models"),
         (object(), {}, "pass models"),
         (None, {"cooldwon": None}, "cooldown"),
-        (None, {"partial": "drop"}, "partial"),
+        (None, {"partial": "drop"}, "^partial: got 'drop'; pass final or replace$"),
+        (None, {"partial": ["final"]}, "^partial: got "),
     ],
 )
 def test_what_is_no_model_or_no_option_is_refused(
