@@ -51,7 +51,7 @@ class Claude:
         self.mode = mode
         self.thinking = MODES[mode]
 
-    def calls(self, body: Json) -> Json:
+    def calls(self, body: Json, says: str = "") -> Json:
         number = rounds_of(body)
         calls = [
             wire.tool_use(f"toolu_{number}_{at}", "look_up", {"city": city})
@@ -60,19 +60,20 @@ class Claude:
         is_asked = body.get("thinking", {}).get("type") in {"adaptive", "enabled"}
         thinks = is_asked and not (number and self.mode == "once")
         thought = {"type": "thinking", "thinking": "Hm.", "signature": f"signed-{number}"}
-        return wire.message_answer(*[thought] * thinks, *calls)
+        text = [wire.text_block(says)] * bool(says)
+        return wire.message_answer(*[thought] * thinks, *text, *calls)
 
 
 class Chat:
     rules = ChatRules
 
-    def calls(self, body: Json) -> Json:
+    def calls(self, body: Json, says: str = "") -> Json:
         number = rounds_of(body)
         calls = [
             wire.chat_call(f"call_{number}_{at}", "look_up", {"city": city})
             for at, city in enumerate(CITIES)
         ]
-        return wire.chat_answer(None, *calls)
+        return wire.chat_answer(says or None, *calls)
 
 
 class Responses:
@@ -80,7 +81,7 @@ class Responses:
 
     rules = ResponsesRules
 
-    def calls(self, body: Json) -> Json:
+    def calls(self, body: Json, says: str = "") -> Json:
         number = rounds_of(body)
         thought = {
             "type": "reasoning",
@@ -92,7 +93,7 @@ class Responses:
             wire.response_call(f"fc_{number}_{at}", f"call_{number}_{at}", "look_up", {"city": c})
             for at, c in enumerate(CITIES)
         ]
-        return wire.responses_answer(thought, *calls)
+        return wire.responses_answer(thought, *[wire.response_text(says)] * bool(says), *calls)
 
 
 class Gemini:
@@ -100,10 +101,10 @@ class Gemini:
 
     rules = GoogleRules
 
-    def calls(self, body: Json) -> Json:
+    def calls(self, body: Json, says: str = "") -> Json:
         calls = [wire.function_call("look_up", {"city": city}) for city in CITIES]
         calls[0]["thoughtSignature"] = "c2lnbmVk"
-        return wire.gemini_answer(*calls)
+        return wire.gemini_answer(*[{"text": says}] * bool(says), *calls)
 
 
 OTHERS: dict[str, Any] = {
@@ -117,9 +118,12 @@ OUTAGES = ((1,), (0, 1), (0, 0, 1), (1, 0, 1), (0, 1, 0))
 
 
 def serve(
-    providers: ProviderServer, name: str, speaks: Any, down: tuple[int, ...] = ()
+    providers: ProviderServer, name: str, speaks: Any, down: tuple[int, ...] = (), says: str = ""
 ) -> Provider:
-    """Serve a strict provider that calls tools for some rounds, down where it is told so."""
+    """Serve a strict provider that calls tools for some rounds, down where it is told so.
+
+    Before its calls it says a text, if it is given one.
+    """
     rules = speaks.rules()
     rules.wrote |= SIGNED
     provider = providers.new(name, rules=rules)
@@ -129,7 +133,7 @@ def serve(
         if left and left.pop(0):
             return Reply(status=503)
         if rounds_of(request.body) < ROUNDS - 1:
-            return Reply(body=speaks.calls(request.body))
+            return Reply(body=speaks.calls(request.body, says))
         return Reply(text="It rains.")
 
     provider.standing = answer
