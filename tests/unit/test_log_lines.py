@@ -24,22 +24,16 @@ from honcho_fallback import (
 )
 from honcho_fallback.stores import CooldownChoice
 from honcho_fallback.testing import StatusError
+from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
-    from honcho_fallback import Attempt
     from honcho_fallback.testing import Clock
 
 
-class Provider:
-    """Answer with a failure by target, where it has one."""
-
-    def __init__(self, **failing: Exception) -> None:
-        self.failing = failing
-
-    def __call__(self, attempt: Attempt) -> str:
-        if attempt.target.name in self.failing:
-            raise self.failing[attempt.target.name]
-        return attempt.target.name
+def provider(**failing: Exception) -> Any:
+    """Answer with a failure by target, where there is one, else with its name."""
+    names = ("primary", "second", "third", "fallback", *failing)
+    return repeating(**{name: [failing.get(name, name)] for name in names}).ask
 
 
 def facts(line: str) -> dict[str, str]:
@@ -78,14 +72,14 @@ def policy(agent: str = "chat", **options: Any) -> FallbackPolicy:
 
 def test_a_storm_of_switches_is_a_few_lines(clock: Clock, log: Log) -> None:
     """1,000 switches in a second: the first ten, and a minute later one that counts the others."""
-    asked, provider = policy(), Provider(primary=StatusError(503))
+    asked, down = policy(), provider(primary=StatusError(503))
     for _ in range(1000):
         clock.advance(0.001)
-        asked.call(provider)
+        asked.call(down)
     assert len(log.records) == 10
     assert log.with_fact("left_out") == []
     clock.advance(60)
-    asked.call(provider)
+    asked.call(down)
     (summary,) = log.records[10:]
     assert facts(summary.getMessage())["left_out"] == "990"
     assert vars(summary)["left_out"] == "990"
@@ -94,21 +88,18 @@ def test_a_storm_of_switches_is_a_few_lines(clock: Clock, log: Log) -> None:
 
 def test_another_target_or_reason_is_no_storm(log: Log) -> None:
     """In the middle of one a key that dies has its line, whichever agent meets it."""
-    provider = Provider(primary=StatusError(503))
     for _ in range(50):
-        policy("busy").call(provider)
+        policy("busy").call(provider(primary=StatusError(503)))
     log.caplog.clear()
-    provider.failing["primary"] = StatusError(401)
-    policy("rare").call(provider)
+    policy("rare").call(provider(primary=StatusError(401)))
     assert [one["reason"] for one in log.with_fact("failed")] == ["authentication,StatusError,401"]
 
 
 def test_each_switch_is_written_for_who_looks_at_debug(log: Log) -> None:
     """The level of the logger switches the rule off: nothing is lost, it is only quieter."""
     log.caplog.set_level(logging.DEBUG, "honcho_fallback")
-    asked, provider = policy(), Provider(primary=StatusError(503))
     for _ in range(25):
-        asked.call(provider)
+        policy().call(provider(primary=StatusError(503)))
     assert len(log.with_fact("failed")) == 25
     assert Counter(record.levelname for record in log.records) == {"WARNING": 10, "DEBUG": 15}
 
@@ -118,7 +109,7 @@ def test_a_call_that_nobody_answered_always_has_its_line(log: Log) -> None:
     asked, ids = policy(max_attempts=2), list[str]()
     for _ in range(50):
         with pytest.raises(FallbackExhausted) as caught:
-            asked.call(Provider(primary=StatusError(429), fallback=TimeoutError()))
+            asked.call(provider(primary=StatusError(429), fallback=TimeoutError()))
         ids.append(caught.value.record.call_id)
     lines = log.with_fact("outcome")
     assert [line.pop("call_id") for line in lines] == ids
@@ -133,11 +124,11 @@ def test_a_rest_has_one_line_at_its_beginning_and_one_at_its_end(clock: Clock, l
     """Who, why, until when, met by which agent; then that it is over, and how many it met."""
     cooldown = Cooldown(base=30)
     chat, judge = policy("chat", cooldown=cooldown), policy("judge", cooldown=cooldown)
-    provider = Provider(primary=StatusError(401))
-    chat.call(provider)
+    dead, up = provider(primary=StatusError(401)), provider()
+    chat.call(dead)
     for _ in range(58):
-        judge.call(provider)
-        chat.call(provider)
+        judge.call(dead)
+        chat.call(dead)
     (line,) = log.with_fact("resting")
     assert line.pop("call_id")
     until = datetime.fromtimestamp(int(clock.time() + 30), UTC)
@@ -147,23 +138,22 @@ def test_a_rest_has_one_line_at_its_beginning_and_one_at_its_end(clock: Clock, l
         "reason=authentication,StatusError,401"
     )
     clock.advance(31)
-    provider.failing.clear()
-    chat.call(provider)
+    chat.call(up)
     assert log.records[-1].levelno == logging.INFO
     last = facts(log.records[-1].getMessage())
     assert last.pop("call_id")
     assert last == facts("agent=chat primary=primary restored=primary left_out=115")
     log.caplog.clear()
-    chat.call(provider)
+    chat.call(up)
     assert log.records == []
 
 
 def test_a_longer_rest_has_a_line_of_its_own(clock: Clock, log: Log) -> None:
     """A probe failed, and the rest is twice as long as the one before."""
-    asked, provider = policy(cooldown=Cooldown(base=30)), Provider(primary=StatusError(401))
+    asked, dead = policy(cooldown=Cooldown(base=30)), provider(primary=StatusError(401))
     for _ in range(2):
-        asked.call(provider)
-        asked.call(provider)
+        asked.call(dead)
+        asked.call(dead)
         clock.advance(31)
     first, second = (datetime.fromisoformat(one["until"]) for one in log.with_fact("resting"))
     assert (second - first).total_seconds() == pytest.approx(61, abs=1)
@@ -173,44 +163,37 @@ def test_a_fallback_that_rests_has_its_lines_too(clock: Clock, log: Log) -> None
     """Why it rests, also where it was the last to fail; and that it is back."""
     chain = [Target("primary"), Target("second"), Target("third")]
     asked = FallbackPolicy(chain, FallbackConfig(wait=0, cooldown=Cooldown(after=1, base=30)))
-    provider = Provider(primary=StatusError(503), second=StatusError(429))
-    asked.call(provider)
-    asked.call(provider)
+    for _ in range(2):
+        asked.call(provider(primary=StatusError(503), second=StatusError(429)))
     rests = {one["resting"]: one["reason"] for one in log.with_fact("resting")}
     assert rests == {
         "primary": "overloaded,StatusError,503",
         "second": "rate_limit,StatusError,429",
     }
-    del provider.failing["second"]
     clock.advance(31)
-    asked.call(provider)
+    asked.call(provider(primary=StatusError(503)))
     assert [one["restored"] for one in log.with_fact("restored")] == ["second"]
 
 
 def test_a_rest_after_one_that_ended_early_has_its_own_line(log: Log) -> None:
     """An answer ends a rest before its time, and what the first line said is over."""
     asked = policy(cooldown=Cooldown(after=1, base=1000))
-    provider = Provider(primary=StatusError(401))
-    asked.call(provider)
-    asked.call(provider)
-    provider.failing.clear()
-    provider.failing["fallback"] = StatusError(503)
+    dead, other = provider(primary=StatusError(401)), provider(fallback=StatusError(503))
+    asked.call(dead)
+    asked.call(dead)
     with suppress(StatusError, FallbackExhausted):
-        asked.call(provider)
-    assert asked.call(provider) == "primary"  # all rest, and one answers
-    provider.failing.clear()
-    provider.failing["primary"] = StatusError(401)
-    assert [asked.call(provider) for _ in range(3)] == ["fallback"] * 3
+        asked.call(other)
+    assert asked.call(other) == "primary"  # all rest, and one answers
+    assert [asked.call(dead) for _ in range(3)] == ["fallback"] * 3
     assert len(log.with_fact("resting")) == 2
 
 
 def test_where_all_rest_nobody_is_said_to_be_passed_over(log: Log) -> None:
     """They are asked all the same, one after the other: each failure has its line."""
     asked = policy(cooldown=Cooldown(after=1, base=30))
-    provider = Provider(primary=StatusError(503), fallback=StatusError(503))
     for _ in range(2):
         with pytest.raises(FallbackExhausted):
-            asked.call(provider)
+            asked.call(provider(primary=StatusError(503), fallback=StatusError(503)))
     assert log.with_fact("resting") == []
     assert len(log.with_fact("outcome")) == len(log.with_fact("failed")) == 2
 
@@ -232,10 +215,10 @@ def test_what_others_learned_has_a_line_without_their_reason(log: Log) -> None:
 
     A rest that is over while others probe is nothing new.
     """
-    policy(cooldown=Elsewhere(0)).call(Provider())
+    policy(cooldown=Elsewhere(0)).call(provider())
     assert log.records == []
     asked = policy(cooldown=Elsewhere(inf))
-    assert [asked.call(Provider()) for _ in range(3)] == ["fallback"] * 3
+    assert [asked.call(provider()) for _ in range(3)] == ["fallback"] * 3
     (line,) = log.with_fact("resting")
     assert line["reason"] == "elsewhere"
 
@@ -245,7 +228,7 @@ def test_targets_without_number_fill_no_memory(clock: Clock) -> None:
     down = StatusError(503)
     for number in range(2500):
         chain = [Target(f"m{number}"), Target("fallback")]
-        FallbackPolicy(chain).call(Provider(**{f"m{number}": down}))
+        FallbackPolicy(chain).call(provider(**{f"m{number}": down}))
     assert len(Runtime.current()._lines) <= 1000  # pyright: ignore[reportPrivateUsage] # the bound is what is asked
 
 
@@ -293,7 +276,7 @@ def test_who_has_a_format_has_no_time_twice(clock: Clock) -> None:
     logger.addHandler(handler)
     try:
         with redirect_stderr(io.StringIO()) as stderr:
-            policy().call(Provider(primary=StatusError(503)))
+            policy().call(provider(primary=StatusError(503)))
     finally:
         logger.removeHandler(handler)
     assert configured.getvalue().startswith("WARNING agent=chat primary=primary failed=")
