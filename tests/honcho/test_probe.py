@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
-import pytest
+from tests.langchain.test_probe import lacking
 
-from tests.langchain.unpromised import is_there
+# What is used, a function with the parameters that it is passed; what happens without it.
+USED = {
+    "langchain_core.language_models:BaseChatModel._get_ls_params(self, stop)": (
+        "records and traces call servers of OpenAI's wire openai, and a repr has no model"
+    ),
+    "langchain_core.language_models:BaseChatModel._convert_input(self, model_input)": (
+        "STRUCTURED_OUTPUT_MODE=json_object fails each call"
+    ),
+    "langchain_openai.chat_models.base:BaseChatOpenAI": "no model of OpenAI's wire can be made",
+    "langchain_google_genai:ChatGoogleGenerativeAI._prepare_request(self, messages)": (
+        "Gemini is asked without a key where it is missing, and max_tokens of a call is unknown"
+    ),
+}
 
-# ruff: noqa: E501 # one row of a table is one line
 
-# Where it is; the parameters that it is passed; what happens on a release without it.
-USED: list[tuple[str, tuple[str, ...], str]] = [
-    ("langchain_core.language_models:BaseChatModel._get_ls_params", ("self", "stop"), "records and traces call servers of OpenAI's wire openai, and a repr has no model"),
-    ("langchain_core.language_models:BaseChatModel._convert_input", ("self", "model_input"), "STRUCTURED_OUTPUT_MODE=json_object fails each call"),
-    ("langchain_openai.chat_models.base:BaseChatOpenAI", (), "no model of OpenAI's wire can be made"),
-    ("langchain_google_genai:ChatGoogleGenerativeAI._prepare_request", ("self", "messages"), "Gemini is asked without a key where it is missing, and max_tokens of a call is unknown"),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("place", "parameters", "then"), USED)
-def test_the_installed_release_has_what_is_used(
-    place: str, parameters: tuple[str, ...], then: str
-) -> None:
-    """Where this fails, the row says what no longer works and what a user sees."""
-    assert is_there(place, parameters), then
+def test_the_installed_release_has_what_is_used() -> None:
+    """Where this fails, the list says what no longer works and what a user sees."""
+    assert lacking(USED) == []
