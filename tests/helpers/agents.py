@@ -11,6 +11,7 @@ from langchain.agents.middleware import AgentMiddleware
 from langchain_core.messages import AIMessageChunk, HumanMessage
 from langchain_core.messages.tool import tool_call_chunk
 from langchain_core.tools import tool
+from langgraph.types import interrupt
 
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers.chat_models import look_up
@@ -94,6 +95,21 @@ class Tool:
             return act()
 
         self.made = work
+
+
+def raising(error: BaseException) -> Tool:
+    """Make a tool that fails."""
+
+    def act() -> Any:
+        raise error
+
+    return Tool(act)
+
+
+@tool
+def ask_user(what: str) -> str:
+    """Ask the user."""
+    return str(interrupt(what))
 
 
 class Around(AgentMiddleware[Any, Any, Any]):

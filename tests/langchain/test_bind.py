@@ -15,20 +15,12 @@ from langchain_anthropic import ChatAnthropic
 from langchain_core.language_models import BaseChatModel
 from langchain_core.language_models.fake_chat_models import FakeListChatModel
 from langchain_core.messages import AIMessage, AIMessageChunk
-from langchain_core.runnables import (
-    ConfigurableField,
-    RunnableBinding,
-    RunnableLambda,
-)
+from langchain_core.runnables import ConfigurableField, RunnableBinding, RunnableLambda
 from langchain_openai import AzureChatOpenAI
 
 from honcho_fallback import Cooldown, FallbackConfig, FallbackConfigError
 from honcho_fallback.testing import StatusError
-from honcho_fallback_langchain import (
-    FallbackChatModel,
-    FallbackMiddleware,
-    FallbackRunnable,
-)
+from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 from honcho_fallback_langchain._sdk import chat_model_of
 from tests.helpers.agents import agent
 from tests.helpers.chat_models import (

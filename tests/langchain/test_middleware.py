@@ -32,7 +32,6 @@ from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.errors import GraphBubbleUp, GraphInterrupt
 from langgraph.types import Command
-from pydantic import BaseModel
 
 from honcho_fallback import FailureKind, FallbackConfig, FallbackExhausted
 from honcho_fallback.testing import StatusError
@@ -42,8 +41,20 @@ from honcho_fallback_langchain import (
     FallbackRunnable,
     ToolLoopGuardMiddleware,
 )
-from tests.helpers.agents import ROUNDS, VERBS, Around, agent, calls, last, run, stream, thread
-from tests.helpers.chat_models import alive, chat, dead, look_up
+from tests.helpers.agents import (
+    ROUNDS,
+    VERBS,
+    WAYS,
+    Around,
+    agent,
+    by,
+    calls,
+    last,
+    run,
+    stream,
+    thread,
+)
+from tests.helpers.chat_models import Joke, alive, chat, dead, look_up
 from tests.helpers.chat_runs import Runs
 from tests.helpers.observers import Listener
 
@@ -51,12 +62,6 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 SWITCHABLE = frozenset(FailureKind) - {FailureKind.CANCELLED}
-
-
-class Weather(BaseModel):
-    """The weather."""
-
-    sky: str
 
 
 @VERBS
@@ -111,34 +116,29 @@ async def test_an_inner_message_is_an_answer(verb: str) -> None:
 
 
 @VERBS
-@pytest.mark.parametrize(
-    "strategy", [ToolStrategy(Weather), AutoStrategy(Weather), Weather, "chat model"]
-)
-async def test_structured_output_by_tool(verb: str, strategy: Any) -> None:
+@pytest.mark.parametrize("strategy", [ToolStrategy(Joke), AutoStrategy(Joke), Joke])
+@pytest.mark.parametrize("way", WAYS)
+async def test_structured_output_by_tool(verb: str, strategy: Any, way: str) -> None:
     """The fallback answers in the schema by a tool, also behind a FallbackChatModel."""
-    answers = chat("backup", ROUNDS[0], calls("Weather", 2, sky="grey"))
-    if strategy == "chat model":
-        made = agent(FallbackChatModel(dead(), answers), response_format=Weather)
-    else:
-        made = agent(dead(), FallbackMiddleware(answers), response_format=strategy)
-    answered = await run(verb, made)
-    assert answered["structured_response"] == Weather(sky="grey")
+    answers = chat("backup", ROUNDS[0], calls("Joke", 2, setup="Why?"))
+    answered = await run(verb, agent(*by(way, dead(), answers), response_format=strategy))
+    assert answered["structured_response"] == Joke(setup="Why?")
     assert answered["messages"][-2].response_metadata["fallback"]["is_fallback"]
     assert answers.bindings[0]["tool_choice"] == "any"
     tools = [one["function"]["name"] for one in answers.asked[0].kwargs["tools"]]
-    assert tools == ["look_up", "Weather"]
+    assert tools == ["look_up", "Joke"]
 
 
 @VERBS
 async def test_structured_output_by_provider_follows_the_model_asked(verb: str) -> None:
     """The strategy is chosen anew for the fallback: a tool here, the provider's own way there."""
-    native = chat("backup", '{"sky": "grey"}', profile={"structured_output": True})
-    for strategy in (Weather, ProviderStrategy(Weather)):
+    native = chat("backup", '{"setup": "Why?"}', profile={"structured_output": True})
+    for strategy in (Joke, ProviderStrategy(Joke)):
         primary = dead()
         made = agent(primary, FallbackMiddleware(native), response_format=strategy)
         answered = await run(verb, made)
-        assert answered["structured_response"] == Weather(sky="grey")
-        assert ("tool_choice" in primary.bindings[0]) == (strategy is Weather)
+        assert answered["structured_response"] == Joke(setup="Why?")
+        assert ("tool_choice" in primary.bindings[0]) == (strategy is Joke)
         assert "response_format" in native.bindings[0]
 
 
@@ -150,8 +150,8 @@ async def test_an_answer_that_does_not_fit_the_programs_schema_is_the_programs(
 
     Nor of what a middleware inside could not read.
     """
-    primary, backup = chat("primary", calls("Weather", 1, ground="wet")), alive()
-    strategy = ToolStrategy(Weather, handle_errors=False)
+    primary, backup = chat("primary", calls("Joke", 1, ground="wet")), alive()
+    strategy = ToolStrategy(Joke, handle_errors=False)
     made = agent(primary, FallbackMiddleware(backup), response_format=strategy)
     with pytest.raises(StructuredOutputValidationError):
         await run(verb, made)

@@ -10,11 +10,9 @@ import pytest
 from langchain.agents.middleware import AgentState, SummarizationMiddleware
 from langchain.agents.structured_output import ToolStrategy
 from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, ToolMessage
-from langchain_core.tools import tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.graph.message import REMOVE_ALL_MESSAGES
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
 
 from honcho_fallback import FallbackConfigError, FallbackExhausted, TurnEnd
 from honcho_fallback.testing import StatusError
@@ -29,12 +27,14 @@ from tests.helpers.agents import (
     BeforeModel,
     agent,
     as_a_person,
+    ask_user,
     calls,
     last,
+    raising,
     run,
     thread,
 )
-from tests.helpers.chat_models import Asked, ScriptedChat, alive, chat, dead, gpt, look_up
+from tests.helpers.chat_models import Asked, Joke, ScriptedChat, alive, chat, dead, gpt, look_up
 from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
@@ -74,16 +74,7 @@ def position(made: Any) -> int:
     return int(kept.get("position", 0))
 
 
-@tool
-def break_down() -> str:
-    """Break down."""
-    raise RuntimeError("a bug")
-
-
-@tool
-def ask_user(what: str) -> str:
-    """Ask the user."""
-    return str(interrupt(what))
+BREAKS = raising(RuntimeError("a bug")).made
 
 
 @VERBS
@@ -188,19 +179,13 @@ async def test_a_subclass_needs_a_place_for_its_turns(verb: str) -> None:
 
 async def test_an_answer_in_a_schema_ends_a_turn() -> None:
     """It may be a call of a tool, and is the end of the run all the same."""
-
-    class Sky(BaseModel):
-        """The sky."""
-
-        colour: str
-
-    heard, backup = Listener(), chat("backup", ROUNDS[0], calls("Sky", 2, colour="grey"))
+    heard, backup = Listener(), chat("backup", ROUNDS[0], calls("Joke", 2, setup="Why?"))
     middleware = FallbackMiddleware(backup, reset="turn", observers=[heard])
     made = agent(
-        dead(), middleware, response_format=ToolStrategy(Sky), checkpointer=InMemorySaver()
+        dead(), middleware, response_format=ToolStrategy(Joke), checkpointer=InMemorySaver()
     )
     answered = await run("invoke", made, config=thread())
-    assert answered["structured_response"] == Sky(colour="grey")
+    assert answered["structured_response"] == Joke(setup="Why?")
     assert (len(heard.restores), position(made)) == (1, 0)
 
 
@@ -241,9 +226,9 @@ async def test_messages_may_change_within_a_turn(verb: str, beside: Any) -> None
 async def test_a_history_given_anew_is_a_new_turn(verb: str, checkpointer: Any) -> None:
     """Who sends the whole history with each call has a turn for each of a person's messages."""
     primary = dead()
-    backup = chat("backup", calls("break_down", 1), *ROUNDS)
+    backup = chat("backup", calls("work", 1), *ROUNDS)
     middleware = FallbackMiddleware(backup, reset="turn")
-    tools = [look_up, break_down]
+    tools = [look_up, BREAKS]
     saver = checkpointer and InMemorySaver()
     made = agent(primary, middleware, tools=tools, checkpointer=saver)
     earlier = [HumanMessage("a"), ROUNDS[0], ToolMessage("rain", tool_call_id="call_1")]
@@ -391,12 +376,12 @@ async def test_a_failed_run_s_turn_has_failed(verb: str, reset: Any) -> None:
     Of one that a tool broke off no middleware hears before the next: then it was cancelled.
     """
     observer = Turns()
-    script = [ROUNDS[0], StatusError(503), "done", calls("break_down", 1), "done"]
+    script = [ROUNDS[0], StatusError(503), "done", calls("work", 1), "done"]
     middleware = FallbackMiddleware(dead("backup"), reset=reset, observers=[observer])
     made = agent(
         chat("primary", *script),
         middleware,
-        tools=[look_up, break_down],
+        tools=[look_up, BREAKS],
         checkpointer=InMemorySaver(),
     )
     with pytest.raises(FallbackExhausted):
@@ -439,10 +424,10 @@ async def test_a_cancelled_run_s_turn_was_cancelled() -> None:
 async def test_a_guard_that_halts_ends_the_turn(verb: str, limits: dict[str, int]) -> None:
     """No model gives the last answer, and the turn has failed all the same."""
     observer = Turns()
-    primary = chat("primary", *[calls("break_down", number) for number in range(9)])
+    primary = chat("primary", *[calls("work", number) for number in range(9)])
     guard = ToolLoopGuardMiddleware(ToolLoopLimits(**limits))
     middleware = FallbackMiddleware(alive(), observers=[observer])
-    answered = await run(verb, agent(primary, guard, middleware, tools=[break_down]))
+    answered = await run(verb, agent(primary, guard, middleware, tools=[BREAKS]))
     assert last(answered).response_metadata["tool_loop"]["action"] == "halt"
     assert observer.outcome_of(*observer.ids) == "failed"
 

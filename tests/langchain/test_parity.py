@@ -36,7 +36,7 @@ from tests.helpers.chat_models import (
     gpt,
     with_fallbacks,
 )
-from tests.helpers.chat_runs import VERBS, Runs
+from tests.helpers.chat_runs import VERBS, Runs, text_of
 from tests.helpers.pairwise import in_pairs
 
 if TYPE_CHECKING:
@@ -180,13 +180,9 @@ def test_a_model_named_per_call_is_the_primarys() -> None:
 # Copies of a chain, and what it shows of itself.
 
 
-def text(message: Any) -> str:
-    return str(message.text)
-
-
 def runnable() -> FallbackRunnable[Any, Any]:
     """A chain whose parts can all be pickled."""
-    return FallbackRunnable(dead() | RunnableLambda(text), alive() | RunnableLambda(text))
+    return FallbackRunnable(dead() | RunnableLambda(text_of), alive() | RunnableLambda(text_of))
 
 
 COPIES: dict[str, Any] = {

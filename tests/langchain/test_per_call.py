@@ -19,14 +19,7 @@ from honcho_fallback import (
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware
 from tests.helpers.agents import ROUNDS, WAYS, agent, by, last, run
-from tests.helpers.chat_models import (
-    alive,
-    candidate,
-    chat,
-    dead,
-    look_up,
-    with_fallbacks,
-)
+from tests.helpers.chat_models import alive, candidate, chat, dead, look_up, with_fallbacks
 from tests.helpers.chat_runs import SILENT_VERBS, VERBS
 from tests.helpers.observers import Listener
 

@@ -26,7 +26,6 @@ from langchain_core.messages import AIMessage, HumanMessage, RemoveMessage, Tool
 from langchain_core.tools import InjectedToolCallId, ToolException, tool
 from langgraph.checkpoint.memory import InMemorySaver
 from langgraph.types import Command, interrupt
-from pydantic import BaseModel
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback.testing import StatusError
@@ -49,35 +48,22 @@ from tests.helpers.agents import (
     Tool,
     agent,
     as_a_person,
+    ask_user,
     at_once,
     calls,
     last,
+    raising,
     run,
     stream,
     thread,
 )
-from tests.helpers.chat_models import chat, dead
+from tests.helpers.chat_models import Joke, chat, dead
 from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
     from langchain_core.messages import AIMessageChunk
 
 SECRET = "sk-proj-abcdefghijklmnop1234"  # gitleaks:allow
-
-
-class Sky(BaseModel):
-    """The sky."""
-
-    colour: str
-
-
-def raising(error: BaseException) -> Tool:
-    """Make a tool that fails."""
-
-    def act() -> Any:
-        raise error
-
-    return Tool(act)
 
 
 def returning(answer: Any) -> Tool:
@@ -269,15 +255,15 @@ async def test_the_iteration_cap_ends_the_run(verb: str) -> None:
 @VERBS
 async def test_an_answer_in_a_schema_is_not_capped(verb: str) -> None:
     """The last call may be the answer itself; tries that do not fit the schema are rounds."""
-    model = chat("m", *work(1), calls("Sky", 2, colour="grey"))
+    model = chat("m", *work(1), calls("Joke", 2, setup="Why?"))
     guard = ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=1))
-    made = agent(model, guard, tools=[returning("fine").made], response_format=ToolStrategy(Sky))
+    made = agent(model, guard, tools=[returning("fine").made], response_format=ToolStrategy(Joke))
     answered = await run(verb, made)
-    assert answered["structured_response"] == Sky(colour="grey")
+    assert answered["structured_response"] == Joke(setup="Why?")
     assert reason(answered) is None
 
-    model = chat("m", *[calls("Sky", n, shade=n) for n in range(9)])
-    answered = await run(verb, agent(model, guard, response_format=ToolStrategy(Sky)))
+    model = chat("m", *[calls("Joke", n, shade=n) for n in range(9)])
+    answered = await run(verb, agent(model, guard, response_format=ToolStrategy(Joke)))
     assert (reason(answered), len(model.asked)) == ("max_iterations", 2)
     assert [one.tool_call_id for one in results(answered)] == ["call_0", "call_1"]
 
@@ -329,12 +315,6 @@ async def test_marks_that_make_no_sense_are_not_read(verb: str) -> None:
         model = chat("m", *[calls("work", 0, n=1) for n in range(4)], "ok")
         answered = await run(verb, agent(model, *pair, tools=[returning("fine").made]))
         assert reason(answered) == "policy_rejections"
-
-
-@tool
-def ask_user(what: str) -> str:
-    """Ask the user."""
-    return str(interrupt(what))
 
 
 @VERBS
@@ -441,7 +421,7 @@ async def test_an_answer_that_does_not_fit_an_interrupt_is_no_failure() -> None:
     @tool
     def ask_number() -> str:
         """Ask for a number."""
-        return str(interrupt("how many?", response_schema=Sky))
+        return str(interrupt("how many?", response_schema=Joke))
 
     made = agent(
         chat("m", calls("ask_number", 1), "ok"),
@@ -450,9 +430,9 @@ async def test_an_answer_that_does_not_fit_an_interrupt_is_no_failure() -> None:
         checkpointer=InMemorySaver(),
     )
     await run("invoke", made, config=thread())
-    with pytest.raises(ValueError, match="Sky"):
+    with pytest.raises(ValueError, match="Joke"):
         await run("invoke", made, Command(resume={"shade": 1}), thread())
-    answered = await run("invoke", made, Command(resume={"colour": "grey"}), thread())
+    answered = await run("invoke", made, Command(resume={"setup": "Why?"}), thread())
     assert results(answered)[0].status == "success"
 
 
