@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextvars import ContextVar
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from langchain_anthropic import ChatAnthropic
@@ -21,7 +21,7 @@ from honcho_fallback_langchain._sdk import chat_model_of
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncIterator, Iterator, Sequence
+    from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 
     from langchain_core.messages import BaseMessage
 
@@ -149,30 +149,6 @@ def _chunk(message: AIMessageChunk) -> ChatGenerationChunk:
     return ChatGenerationChunk(message=message)
 
 
-WHERE: ContextVar[str] = ContextVar("where", default="unset")
-
-
-class Setting(ScriptedChat):
-    """Set a context variable at a stream's start, as tracing libraries do, reset it at its end.
-
-    What the variable held after each chunk is noted in ``closed``.
-    """
-
-    def _chunks(
-        self, messages: list[BaseMessage], kwargs: dict[str, Any]
-    ) -> Iterator[ChatGenerationChunk]:
-        token = WHERE.set("generator")
-        for chunk in super()._chunks(messages, kwargs):
-            yield chunk
-            self.closed.append(WHERE.get())
-        try:
-            WHERE.reset(token)
-        except ValueError:  # made in another context
-            self.closed.append("lost")
-        else:
-            self.closed.append("reset")
-
-
 def chat(
     model: str, *entries: Any, kind: type[ScriptedChat] = ScriptedChat, **fields: Any
 ) -> ScriptedChat:
@@ -234,26 +210,23 @@ def claude(**fields: Any) -> ChatAnthropic:
     return ChatAnthropic(**{**given, **fields})
 
 
-# Each package only where it is used.
+def _later(module: str, name: str, model: str) -> Callable[..., BaseChatModel]:
+    """Return a function like these, which imports the package where it is used."""
+
+    def make(**fields: Any) -> BaseChatModel:
+        kind: Any = getattr(import_module(module), name)
+        made: BaseChatModel = kind(
+            **{"model": model, "api_key": "k", "base_url": NOWHERE, **fields}
+        )
+        return made
+
+    make.__name__ = name
+    return make
 
 
-def gemini(**fields: Any) -> BaseChatModel:
-    from langchain_google_genai import ChatGoogleGenerativeAI  # noqa: PLC0415 # see above
-
-    given = {"model": "gemini-2.5-flash", "api_key": "k", "base_url": NOWHERE}
-    return ChatGoogleGenerativeAI(**{**given, **fields})
-
-
-def groq(**fields: Any) -> BaseChatModel:
-    from langchain_groq import ChatGroq  # noqa: PLC0415 # see above
-
-    return ChatGroq(**{"model": "llama", "api_key": "k", "base_url": NOWHERE, **fields})
-
-
-def mistral(**fields: Any) -> BaseChatModel:
-    from langchain_mistralai import ChatMistralAI  # noqa: PLC0415 # see above
-
-    return ChatMistralAI(**{"model": "mistral", "api_key": "k", "base_url": NOWHERE, **fields})
+gemini = _later("langchain_google_genai", "ChatGoogleGenerativeAI", "gemini-2.5-flash")
+groq = _later("langchain_groq", "ChatGroq", "llama")
+mistral = _later("langchain_mistralai", "ChatMistralAI", "mistral")
 
 
 def serve(

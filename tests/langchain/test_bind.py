@@ -134,13 +134,10 @@ def test_what_was_bound_to_a_candidate_stays_around_its_tools() -> None:
 def test_bound_forms_can_be_configured(form: str) -> None:
     """`with_fallback_config` reaches through a binding, and what was bound stays."""
     model = failing_over()
-    forms: dict[str, Any] = {
-        "bind": lambda: model.bind(seed=1),
-        "with_config": lambda: model.with_config(tags=["t"]),
-        "bind_tools": lambda: model.bind_tools([look_up]).bind(seed=1),
-        "twice": lambda: model.bind(seed=1).with_config({"tags": ["t"]}, run_name="r"),
-    }
-    bound = forms[form]()
+    if form == "twice":
+        bound: Any = model.bind(seed=1).with_config({"tags": ["t"]}, run_name="r")
+    else:
+        bound = REBOUND[form](model)
 
     changed = bound.with_fallback_config(agent="a", reset="turn").with_fallback_config(wait=0)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -312,31 +312,23 @@ def ordered(ours: Any, *theirs: Any, outside: bool) -> Sequence[Any]:
 
 @VERBS
 @pytest.mark.parametrize("on_failure", ["continue", "error"])
-async def test_model_retry_inside(verb: str, on_failure: Any) -> None:
-    """It must raise its error: as a message, its default, it is an answer."""
+async def test_model_retry(verb: str, on_failure: Any) -> None:
+    """Inside it must raise its error: as a message, its default, it is an answer.
+
+    Outside it asks the whole chain again, and only where all of it has failed.
+    """
+    raises = on_failure == "error"
+    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, on_failure=on_failure)
+    given_up = "Model call failed after 2 attempts"
     primary, backup = dead(), alive()
-    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, on_failure=on_failure)
-    answered = await run(verb, agent(primary, FallbackMiddleware(backup), retry))
-    text = last(answered).text
-    if on_failure == "error":
-        assert (text, len(primary.asked), len(backup.asked)) == ("from backup", 2, 1)
-    else:
-        assert text.startswith("Model call failed after 2 attempts")
-        assert (len(primary.asked), len(backup.asked)) == (2, 0)
+    inside = await run(verb, agent(primary, FallbackMiddleware(backup), retry))
+    assert last(inside).text.startswith("from backup" if raises else given_up)
+    assert (len(primary.asked), len(backup.asked)) == (2, int(raises))
 
-
-@VERBS
-@pytest.mark.parametrize("on_failure", ["continue", "error"])
-async def test_model_retry_outside(verb: str, on_failure: Any) -> None:
-    """It asks the whole chain again, and only where all of it has failed."""
     primary, backup = dead(), dead("backup", 401)
-    retry = ModelRetryMiddleware(max_retries=1, initial_delay=0, on_failure=on_failure)
-    made = agent(primary, retry, FallbackMiddleware(backup))
-    if on_failure == "error":
-        with pytest.raises(FallbackExhausted):
-            await run(verb, made)
-    else:
-        assert last(await run(verb, made)).text.startswith("Model call failed after 2 attempts")
+    outside = agent(primary, retry, FallbackMiddleware(backup))
+    with pytest.raises(FallbackExhausted) if raises else nullcontext():
+        assert last(await run(verb, outside)).text.startswith(given_up)
     assert (len(primary.asked), len(backup.asked)) == (2, 2)
 
     primary = dead()

@@ -305,8 +305,6 @@ def test_the_time_of_an_inner_chain_is_within_that_of_the_outer(providers: Provi
 
 # One request and no more: real integrations against a server that always says 429.
 
-SLOW_DOWN = {"error": {"message": "slow down", "type": "rate_limit_error", "code": 429}}
-
 
 def responses(**fields: Any) -> Any:
     return gpt(use_responses_api=True, **fields)
@@ -344,7 +342,7 @@ def busy(providers: ProviderServer) -> Provider:
     """Return a provider that never answers."""
     provider = providers.new("busy")
     headers = {"retry-after-ms": "1", "retry-after": "0"}
-    provider.fail(429, body=SLOW_DOWN, headers=headers)
+    provider.fail(429, message="slow down", headers=headers)
     return provider
 
 

@@ -38,9 +38,7 @@ from tests.helpers import wire
 from tests.helpers.agents import agent, by
 from tests.helpers.chat_models import (
     USAGE,
-    WHERE,
     ScriptedChat,
-    Setting,
     alive,
     candidate,
     chat,
@@ -67,6 +65,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.filterwarnings("ignore::langchain_core._api.LangChainBetaWarning")
 
 STREAMS = ["stream", "astream"]
+WHERE: ContextVar[str] = ContextVar("where", default="unset")
 PIECE: Any = {"name": "look", "args": "", "id": "1", "index": 0}
 
 
@@ -160,11 +159,21 @@ async def test_a_model_that_says_nothing_has_answered(
 @pytest.mark.parametrize("verb", STREAMS)
 async def test_a_context_variable_set_by_a_candidate_stays_to_its_end(verb: str) -> None:
     """Every chunk is made in one context; OpenTelemetry's spans rest on that."""
-    setting = Setting(model="backup", script=[["a", "b"]])
+    tokens: list[Any] = []
+    seen: list[str] = []
 
-    await parts_by(verb, FallbackChatModel(dead(), setting), "hi")
+    def begin() -> None:
+        tokens.append(WHERE.set("generator"))
 
-    assert setting.closed == [*["generator"] * 4, "reset", "whole"]
+    def note() -> None:
+        seen.append(WHERE.get())
+
+    def end() -> None:
+        WHERE.reset(tokens.pop())  # raises in another context
+
+    backup = chat("backup", [begin, "a", note, "b", note, end])
+    assert await VERBS[verb](FallbackChatModel(dead(), backup), "hi") == "ab"
+    assert (seen, tokens, backup.closed) == (["generator"] * 2, [], ["whole"])
 
 
 @pytest.mark.parametrize("verb", VERBS)
