@@ -17,15 +17,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
 
 import pytest
 
-from honcho_fallback import FallbackObserver, FallbackPolicy, Target
-from honcho_fallback.testing import recorded
+from honcho_fallback import FallbackPolicy, Target
 from tests.helpers.broken_server import WAYS, Place, trusted
+from tests.helpers.observers import Listener
 from tests.helpers.pages import assert_shown
 
 if TYPE_CHECKING:
     from collections.abc import AsyncIterator, Callable
 
-    from honcho_fallback import Attempt, AttemptRecord, Switch
+    from honcho_fallback import Attempt, AttemptRecord
     from honcho_fallback._values.record import Outcome
 
 
@@ -61,12 +61,7 @@ class Cell(NamedTuple):
     soon: bool = True
 
 
-class Switches(list["Switch"], FallbackObserver):
-    def on_switch(self, switch: Switch) -> None:
-        self.append(switch)
-
-
-SWITCHES = Switches()
+HEARD = Listener()
 
 
 # --- the clients: each opens at a place, and gives what closes it and a function that asks once
@@ -162,7 +157,7 @@ def langchain(place: Place, package: str, cls: str, method: str) -> Opened:
     make = getattr(import_module(package), cls)
     url = f"{place.url}/v1" if package == "langchain_openai" else place.url
     primary = make(model="m", api_key=KEY, base_url=url, max_retries=0, timeout=place.timeout)
-    model = FallbackChatModel(primary, ScriptedChat(script=[[BACKUP]]), observers=[SWITCHES])
+    model = FallbackChatModel(primary, ScriptedChat(script=[[BACKUP]]), observers=[HEARD])
     return nullcontext(), partial(getattr(model, method), "hello")
 
 
@@ -176,7 +171,7 @@ def router(place: Place, function: str) -> Opened:
     elsewhere = "http://backup.invalid"  # where nobody is asked
     backup = deployment("chat", "openai/b", elsewhere, 1, mock_response=BACKUP, **patience)
     owner = library.Router(model_list=[primary, backup])
-    FallbackRoutingStrategy(observers=[SWITCHES]).register(owner)
+    FallbackRoutingStrategy(observers=[HEARD]).register(owner)
     return nullcontext(), partial(getattr(owner, function), model="chat", messages=SAY)
 
 
@@ -243,7 +238,7 @@ CLIENTS = {name: client for name, client in ALL.items() if _is_installed(client.
 
 # --- one call of one client
 
-POLICY = FallbackPolicy([Target("primary"), Target("fallback")], observers=[SWITCHES])
+POLICY = FallbackPolicy([Target("primary"), Target("fallback")], observers=[HEARD])
 
 
 def _chooser(ask: Callable[[], Any], backup: Callable[[], Any]) -> Callable[[Attempt], Any]:
@@ -302,9 +297,10 @@ async def _driven(ask: Callable[[], Any]) -> None:
 
 def first_attempt(client: Client, place: Place) -> tuple[AttemptRecord, Outcome]:
     """Ask once, and return the attempt that failed there and how the call ended."""
-    with recorded() as records, warnings.catch_warnings():
+    with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of the clients, about each other
-        SWITCHES.clear()
+        HEARD.switches.clear()
+        HEARD.records.clear()
         with suppress(Exception):  # the record says what it was
             if client.verb == "trio":
                 import_module("trio").run(_acall, client, place)
@@ -312,7 +308,8 @@ def first_attempt(client: Client, place: Place) -> tuple[AttemptRecord, Outcome]
                 asyncio.run(_acall(client, place))
             else:
                 _call(client, place)
-    return records[-1].attempts[0], records[-1].outcome
+    record = HEARD.records[-1]
+    return record.attempts[0], record.outcome
 
 
 def cell(client: Client, way: str) -> Cell | None:
@@ -321,7 +318,7 @@ def cell(client: Client, way: str) -> Cell | None:
         if (place.streamed and not client.stream) or (place.warm and client.stream):
             return None
         failed, outcome = first_attempt(client, place)
-    transient = SWITCHES[-1].failure.transient if SWITCHES else None
+    transient = HEARD.switches[-1].failure.transient if HEARD.switches else None
     requests = place.server.requests - place.warm if place.server else None
     soon = failed.seconds < place.timeout
     return Cell(str(failed.kind), transient, outcome, requests, soon)

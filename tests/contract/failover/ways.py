@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import uuid
 from dataclasses import dataclass
+from functools import partial
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -25,7 +26,7 @@ from benchmarks.faults.scenarios import CLIENT_TIMEOUT, FALLBACK_MODEL, PRIMARY_
 from honcho_fallback import FallbackConfig
 from tests.contract.ways.agent_sdks import OfFramework
 from tests.contract.ways.core import Core
-from tests.contract.ways.langchain import Agent, ChatModel, show
+from tests.contract.ways.langchain import Agent, ChatModel, OfLangChain, show
 from tests.contract.ways.litellm import GROUP, OfRouter
 from tests.contract.ways.way import Page, Place
 from tests.helpers.idle_loop import IdleLoop, transport_of
@@ -101,12 +102,16 @@ class Way:
 
 
 def models(way: AnyWay, primary: str, fallback: str) -> list[Any]:
-    """Make the models of both, the second of which can go on with an answer."""
+    """Make the models of both, the second of which can go on with an answer.
+
+    LangChain's are told to say what a stream has cost.
+    """
+    fields = {"stream_usage": True} if isinstance(way, OfLangChain) else {}
     both = ((primary, PRIMARY_MODEL, False), (fallback, FALLBACK_MODEL, True))
     # LiteLLM shares cooldowns between Routers by a deployment's name.
     at: Any = [SimpleNamespace(url=f"{url}/v1", name=uuid.uuid4().hex) for url, _, _ in both]
     return [
-        way.model(Place(one, model, "none", timeout=CLIENT_TIMEOUT, prefill=prefill))
+        way.model(Place(one, model, "none", timeout=CLIENT_TIMEOUT, prefill=prefill), **fields)
         for one, (_, model, prefill) in zip(at, both, strict=True)
     ]
 
@@ -143,13 +148,6 @@ class CoreInAThread(Core):
         return page
 
 
-class Streaming(ChatModel):
-    """A chat model that is told to say what a stream has cost."""
-
-    def model(self, place: Place, **fields: Any) -> Any:
-        return super().model(place, stream_usage=True, **fields)
-
-
 PROMPT = ChatPromptTemplate.from_messages([("user", "{question}")])
 
 
@@ -157,7 +155,7 @@ def parsed(model: Any) -> Any:
     return PROMPT | model | StrOutputParser()
 
 
-class BeforeAParser(Streaming):
+class BeforeAParser(ChatModel):
     """``prompt | model | parser``: its texts, or its events, which name the attempt of each."""
 
     def over(self, *models: Any, config: FallbackConfig, observers: Iterable[Any] = ()) -> Any:
@@ -178,29 +176,20 @@ class BeforeAParser(Streaming):
         return page
 
 
-class StreamingAgent(Agent):
-    def model(self, place: Place, **fields: Any) -> Any:
-        return super().model(place, stream_usage=True, **fields)
-
-
-class AgentOnModel(StreamingAgent):
+class AgentOnModel(Agent):
     def over(self, *models: Any, config: FallbackConfig, observers: Iterable[Any] = ()) -> Any:
         given: Any = {"config": config, "observers": observers}
-        chain = Streaming()
+        chain = ChatModel()
         chain.partial = self.partial
         return create_agent(chain.over(*models, **given), [])
 
 
-class PrintedAgent(StreamingAgent):
+class PrintedAgent(Agent):
     by_id = False
 
 
-def agents_sdk() -> AnyWay:
-    return OfFramework("openai-agents", "chat")
-
-
-def pydantic_ai() -> AnyWay:
-    return OfFramework("pydantic-ai", "chat")
+agents_sdk = partial(OfFramework, "openai-agents", "chat")
+pydantic_ai = partial(OfFramework, "pydantic-ai", "chat")
 
 
 def agent_with_theirs(first: Any, second: Any) -> Any:
@@ -231,9 +220,9 @@ WAYS = {
     for way in (
         Way("openai SDK, `policy.astream`", Core, takes=THREE),
         Way("openai SDK, `policy.stream`", CoreInAThread, takes=THREE, verb="stream"),
-        Way("LangChain, `FallbackChatModel`", Streaming, OWN_OF_A_MODEL, TWO),
+        Way("LangChain, `FallbackChatModel`", ChatModel, OWN_OF_A_MODEL, TWO),
         Way("LangChain, `FallbackChatModel` before a parser", BeforeAParser, OWN_OF_A_CHAIN, TWO),
-        Way("LangChain agent, `FallbackMiddleware`", StreamingAgent, OWN_OF_AN_AGENT, TWO),
+        Way("LangChain agent, `FallbackMiddleware`", Agent, OWN_OF_AN_AGENT, TWO),
         Way("LangChain agent, `FallbackChatModel`", AgentOnModel, OWN_OF_AN_AGENT, TWO),
         Way("LiteLLM, `FallbackRoutingStrategy`", OfRouter, "LiteLLM Router, `fallbacks`"),
         Way("Agents SDK, `FallbackModel`", agents_sdk, ALONE, verb="stream"),
@@ -246,11 +235,11 @@ WAYS = {
     )
 }
 CONTROLS: dict[str, Build] = {
-    OWN_OF_A_MODEL: control(Streaming(), lambda first, second: first.with_fallbacks([second])),
+    OWN_OF_A_MODEL: control(ChatModel(), lambda first, second: first.with_fallbacks([second])),
     OWN_OF_A_CHAIN: control(
         BeforeAParser(), lambda first, second: parsed(first.with_fallbacks([second]))
     ),
-    OWN_OF_AN_AGENT: control(StreamingAgent(), agent_with_theirs),
+    OWN_OF_AN_AGENT: control(Agent(), agent_with_theirs),
     PRINTED: control(PrintedAgent(), agent_with_theirs),
     "LiteLLM Router, `fallbacks`": control(OfRouter(), router_with_fallbacks),
     # The Agents SDK has no fallback of its own.
