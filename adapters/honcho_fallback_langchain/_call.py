@@ -119,7 +119,7 @@ class Request:
         var_child_runnable_config.reset(config)
         if error is not None and self.call.gate is not None:
             self.call.gate.shut()
-            self.call.error = error  # kept until it is closed: its frames hold the call
+            self.call.error = error  # until it is closed, no longer: its frames hold the call
         if isinstance(error, RAISED):
             raise_as_failure(error, reads=self.call.reads)
 
