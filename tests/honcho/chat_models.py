@@ -52,5 +52,7 @@ def other_than(transport: str) -> str:
 
 
 def ask(model: Any, verb: str = "invoke", given: Any = "hi") -> Any:
-    """Ask by a verb; a stream comes back as the message that its chunks add up to."""
-    return reduce(add, asyncio.run(parts_by(verb, model, given)))
+    """Ask by a verb, a sync one in no loop; a stream is the message that its chunks add up to."""
+    if verb.startswith("a"):
+        return reduce(add, asyncio.run(parts_by(verb, model, given)))
+    return model.invoke(given) if verb == "invoke" else reduce(add, model.stream(given))
