@@ -68,11 +68,12 @@ class Page:
     of: object = None
     model: str | None = None
     has_usage: bool = False
+    void: str = ""  # what stood there before
 
     def show(self, text: str, of: object = None) -> None:
         """Add a text of the answer that is known by this, or begin with it anew."""
         if of != self.of:
-            self.text, self.of = "", of
+            self.void, self.text, self.of = self.void + self.text, "", of
         self.text += text
 
     def show_chunk(self, chunk: Any, *, by_id: bool) -> None:
@@ -134,4 +135,6 @@ class Way(ABC):
         """Ask it, and show what it says, as its users read it."""
 
     async def ask(self, chain: Any, verb: str, question: str, metadata: Any) -> str:
-        return (await self.read(chain, verb, question, metadata)).text
+        """Ask it, and return all that it says: whoever cannot take back has read it."""
+        page = await self.read(chain, verb, question, metadata)
+        return page.void + page.text
