@@ -88,6 +88,7 @@ def built(row: dict[str, Any]) -> Any:
     if row.get("derived"):
         cls = stand_in("Mine", "mine", cls)
     args = row.get("args", [] if "named" in row else [row.get("text", "hello")])
+    args = [built(one) if isinstance(one, dict) and "real" in one else one for one in args]
     if "errno" in row:
         args = [getattr(errno, row["errno"], None) or getattr(socket, row["errno"]), "hello"]
     error: Exception = cls(*args, **row.get("named", {}))

@@ -405,6 +405,16 @@ def test_a_call_in_an_except_block_is_judged_by_itself(driver: str) -> None:
     assert run.attempt.target.name == "backup"
 
 
+def test_a_mistake_that_a_connection_class_hides_is_a_mistake() -> None:
+    """A library that raises it while it handles the program's error tried no connection."""
+    with pytest.raises(httpx.ConnectError) as caught:
+        try:
+            raise TypeError("a header that is no text")
+        except TypeError:
+            raise httpx.ConnectError("failed")  # noqa: B904 # as libraries do
+    assert classify(caught.value).kind is Kind.LOCAL
+
+
 _edges = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3))
 
 

@@ -13,7 +13,7 @@ import httpcore
 import httpx
 import pytest
 from google.genai import errors as genai
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, ConnectionClosedOK
 from websockets.frames import Close
@@ -181,6 +181,8 @@ def test_a_models_name_and_an_address_say_nothing(name: str) -> None:
 # --- statuses
 
 
+@example(status=200)
+@example(status=399)
 @given(status=st.sampled_from([100, 200, 302, 399, *range(400, 600)]))
 def test_an_unknown_status_counts_as_its_class(status: int) -> None:
     """One without rules of its own has those of 400 or of 500; what is no error has none."""
