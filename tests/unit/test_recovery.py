@@ -267,7 +267,7 @@ def test_a_refresh_that_failed_used_up_no_attempt(errors: Any, notes: Any) -> No
     with pytest.raises(FallbackExhausted) as caught:
         policy.call(script.ask, wait=0, max_attempts=2)
     assert script.asked == ["primary", "fallback"]
-    assert [one.note for one in caught.value.attempts] == notes
+    assert [(one.number, one.note) for one in caught.value.attempts] == [*enumerate(notes, 1)]
 
 
 def test_a_credential_is_known_for_as_long_as_it_lives() -> None:
