@@ -21,29 +21,26 @@ PACKAGES: list[str] = PROJECT["tool"]["hatch"]["build"]["targets"]["wheel"]["pac
 
 
 def test_every_adapter_is_in_the_wheel() -> None:
-    """A folder under adapters/ that the wheel does not list would be lost without a word."""
+    """A folder under adapters/ that the wheel does not list would be lost without a word.
+
+    Another distribution owns that name, so the folder itself must never become importable.
+    """
     folders = {
         f"adapters/{path.name}"
         for path in (ROOT / "adapters").iterdir()
         if path.is_dir() and path.name != "__pycache__"
     }
     assert {*PACKAGES} == {"honcho_fallback", *folders}
-
-
-def test_adapters_is_not_a_package() -> None:
-    """Another distribution owns the name, so the folder must never become importable."""
     assert not (ROOT / "adapters" / "__init__.py").exists()
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_every_package_is_typed(package: str) -> None:
-    """Type checkers read a package's annotations only where py.typed stands."""
+def test_every_package_is_typed_and_speaks_to_users(package: str) -> None:
+    """Type checkers read a package's annotations only where py.typed stands.
+
+    pytest's own marker stands in its plugin's docstring alone, not in what ``help`` shows.
+    """
     assert (ROOT / package / "py.typed").is_file()
-
-
-@pytest.mark.parametrize("package", PACKAGES)
-def test_a_docstring_speaks_to_users(package: str) -> None:
-    """pytest's own marker stands in its plugin alone, not in what ``help`` shows."""
     source = (ROOT / package / "__init__.py").read_text(encoding="utf-8")
     is_marked = "PYTEST_DONT_REWRITE" in (ast.get_docstring(ast.parse(source)) or "")
     assert is_marked is (package == "adapters/honcho_fallback_pytest")
@@ -86,32 +83,24 @@ FOLDER = ROOT / ".github" / "workflows"
 WORKFLOWS = sorted(FOLDER.glob("*.yml"))
 PINNED = re.compile(r"[\w-]+/[\w-]+@[0-9a-f]{40} # v\d+\.\d+\.\d+")
 
-each_workflow = pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
 
+@pytest.mark.parametrize("path", WORKFLOWS, ids=lambda path: path.stem)
+def test_every_action_is_pinned_and_a_job_may_do_what_it_lists(path: Path) -> None:
+    """A tag can be moved to other code, a hash cannot; the comment says which version it is.
 
-def read(path: Path) -> dict[Any, Any]:
-    return dict(yaml.safe_load(path.read_text("utf-8")))
-
-
-@each_workflow
-def test_every_action_is_pinned_by_its_hash(path: Path) -> None:
-    """A tag can be moved to other code, a hash cannot; the comment says which version it is."""
+    Nothing is allowed to all jobs; each says for itself what it needs.
+    """
     used = re.findall(r"uses: (.+)", path.read_text("utf-8"))
     assert used
     assert [line for line in used if not PINNED.fullmatch(line)] == []
-
-
-@each_workflow
-def test_a_job_may_do_what_it_lists(path: Path) -> None:
-    """Nothing is allowed to all jobs; each says for itself what it needs."""
-    workflow = read(path)
+    workflow = yaml.safe_load(path.read_text("utf-8"))
     assert workflow["permissions"] == {}
     assert all("permissions" in job for job in workflow["jobs"].values())
 
 
 def test_only_a_tag_publishes_what_was_built_once() -> None:
     """No other job builds, and a pull request reaches neither the index nor a signature."""
-    jobs = read(FOLDER / "release.yml")["jobs"]
+    jobs = yaml.safe_load((FOLDER / "release.yml").read_text("utf-8"))["jobs"]
     builds = [name for name, job in jobs.items() if "make dist" in str(job["steps"])]
     assert builds == ["build"]
     for name, job in jobs.items():
