@@ -260,7 +260,9 @@ class FallbackConfig(BaseModel):
         """
         preset: ConfigOptions = {
             "fallback_on": frozenset(FailureKind) - {FailureKind.CANCELLED, FailureKind.LOCAL},
-            "switch_after": dict.fromkeys(_TRANSIENT - {FailureKind.RATE_LIMIT}, 3),
+            "switch_after": {
+                kind: 3 for kind in FailureKind if kind in _TRANSIENT - {FailureKind.RATE_LIMIT}
+            },
             "attempts_per_target": 3,
             "retry_after_cap": 600.0,
             "reset": "turn",
