@@ -104,7 +104,7 @@ def test_a_run_writes_its_own_column(tmp_path: Path) -> None:
 def test_the_page_shows_what_a_conversation_costs_today() -> None:
     """The table of prompt caches has the figures of this version."""
     for reset in ("iteration", "turn", "session"):
-        two, six = (f"{cost_of_a_conversation(reset, minutes):,}" for minutes in (2, 6))
+        two, six = (f"{cost_of_a_conversation(reset, minutes):,.0f}" for minutes in (2, 6))
         assert f'| `reset="{reset}"` | {two} | {six} |' in TEXTS["outages.md"]
 
 
@@ -120,16 +120,8 @@ SHOWN = {
 }
 
 
-def test_the_handler_of_the_page_is_made() -> None:
-    """The module that the page shows makes a handler under the name that its YAML gives."""
-    (code,) = re.findall(r"^```python\n(.*?)^```$", PROXY, re.DOTALL | re.MULTILINE)
-    names: dict[str, Any] = {"__name__": "my_handler"}
-    exec(compile(code, "proxy.md", "exec"), names)  # noqa: S102 # our own page
-    assert isinstance(names["handler"], honcho_fallback_litellm.FallbackProxyHandler)
-
-
-def test_the_configurations_of_the_page_name_what_there_is() -> None:
-    """The YAML's callbacks exist, and its ranks are those of one chain."""
+def test_the_page_names_what_there_is() -> None:
+    """The YAML's callbacks exist, its ranks are those of one chain, its own handler is made."""
     first, own = map(yaml.safe_load, YAML)
     module, _, name = first["litellm_settings"]["callbacks"].rpartition(".")
     assert module == "honcho_fallback_litellm"
@@ -137,6 +129,10 @@ def test_the_configurations_of_the_page_name_what_there_is() -> None:
     ranks = [one["model_info"]["fallback_rank"] for one in first["model_list"]]
     assert ranks == [0, 1]
     assert own["litellm_settings"]["callbacks"] == ["prometheus", "my_handler.handler"]
+    (code,) = re.findall(r"^```python\n(.*?)^```$", PROXY, re.DOTALL | re.MULTILINE)
+    names: dict[str, Any] = {"__name__": "my_handler"}
+    exec(compile(code, "proxy.md", "exec"), names)  # noqa: S102 # our own page
+    assert isinstance(names["handler"], honcho_fallback_litellm.FallbackProxyHandler)
 
 
 @pytest.mark.parametrize("shown", SHOWN)
@@ -162,23 +158,13 @@ def test_the_cooldowns_redis_is_not_litellms() -> None:
 LLMS = (ROOT / "llms.txt").read_text(encoding="utf-8")
 
 
-def navigation() -> set[str]:
-    """Return the pages that mkdocs.yml names."""
+def test_every_page_is_in_the_navigation_and_shown_to_coding_agents() -> None:
+    """``llms.txt`` lists the pages that the site does, and no other; one outside is lost."""
     text = (ROOT / "mkdocs.yml").read_text(encoding="utf-8")
-    return {*re.findall(r"^ +- .+: (\S+\.md)$", text, re.MULTILINE)}
-
-
-def test_coding_agents_are_shown_each_page_of_the_navigation() -> None:
-    """``llms.txt`` lists the pages that the site does, and no other."""
-    linked = {*re.findall(r"\]\((\S+\.md)\)", LLMS)}
-    pages = {page.removeprefix("project/") for page in navigation() if page.startswith("project/")}
-    pages |= {f"docs/{page}" for page in navigation() if not page.startswith("project/")}
-    assert linked == pages
-
-
-def test_every_page_is_in_the_navigation() -> None:
-    """A page outside of it would be found by nobody."""
-    assert {page.name for page in (ROOT / "docs").glob("*.md")} <= navigation()
+    navigation = {*re.findall(r"^ +- .+: (\S+\.md)$", text, re.MULTILINE)}
+    assert TEXTS.keys() <= navigation
+    pages = {f"docs/{page}".removeprefix("docs/project/") for page in navigation}
+    assert {*re.findall(r"\]\((\S+\.md)\)", LLMS)} == pages
 
 
 def test_coding_agents_are_told_names_that_there_are() -> None:

@@ -25,6 +25,7 @@ from honcho_fallback.tools import (
     ToolLoopVerdict,
     ToolOutcome,
 )
+from tests.helpers.errors import raised_from
 from tests.helpers.scripted import repeating
 
 ORDINARY, PASSING = "no such row", "connection refused"
@@ -227,10 +228,8 @@ def test_a_delegated_call_of_ours_is_read_from_its_record(
     inner = FallbackPolicy([Target("one"), Target("two")])
     with pytest.raises(FallbackExhausted) as caught:
         inner.call(repeating(one=[one], two=[two]).ask, wait=0)
-    try:
-        raise RuntimeError("the helper failed") from caught.value
-    except RuntimeError as error:
-        verdict = ToolLoopGuard().after_tool("delegate", {}, error)
+    error = raised_from(RuntimeError("the helper failed"), caught.value)
+    verdict = ToolLoopGuard().after_tool("delegate", {}, error)
     assert (verdict.action, verdict.reason) == (action, reason)
 
 
