@@ -38,7 +38,7 @@ DEFAULT_FALLBACK_ON = frozenset(kind for kind, facts in KINDS.items() if facts.s
 # Full jitter (AWS Architecture Blog, "Exponential Backoff And Jitter"): 0.5 s doubling to 8 s.
 DEFAULT_WAIT = tenacity.wait_random_exponential(multiplier=0.5, max=8)
 
-_TRANSIENT = frozenset(kind for kind, facts in KINDS.items() if facts.transient)
+_TRANSIENT = tuple(kind for kind in FailureKind if KINDS[kind].transient)
 _HERMES_DELAY = tenacity.wait_exponential(multiplier=2, max=60)
 _WAIT = "a tenacity wait strategy, or seconds as a number such as 1.5"
 
@@ -260,9 +260,7 @@ class FallbackConfig(BaseModel):
         """
         preset: ConfigOptions = {
             "fallback_on": frozenset(FailureKind) - {FailureKind.CANCELLED, FailureKind.LOCAL},
-            "switch_after": {
-                kind: 3 for kind in FailureKind if kind in _TRANSIENT - {FailureKind.RATE_LIMIT}
-            },
+            "switch_after": {kind: 3 for kind in _TRANSIENT if kind.value != "rate_limit"},
             "attempts_per_target": 3,
             "retry_after_cap": 600.0,
             "reset": "turn",
@@ -314,7 +312,7 @@ def _refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
     # Under an HTTP 200 stream the status says nothing about the error event inside it.
     if status is None or status < 400:
         # These are what the pull request names by class.
-        wanted = failure.kind in _TRANSIENT - {FailureKind.MALFORMED_RESPONSE}
+        wanted = failure.kind in {*_TRANSIENT} - {FailureKind.MALFORMED_RESPONSE}
     else:
         wanted = status in {408, 429} or status >= 500
     return failure._replace(transient=wanted and failure.transient, switchable=wanted)
