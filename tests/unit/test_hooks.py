@@ -121,70 +121,61 @@ def test_an_async_refine_is_refused_where_it_is_written(hook: Any) -> None:
         pair().call(HELLO.ask, refine=hook)
 
 
-@pytest.mark.parametrize(
-    "refine",
-    [
-        changed(kind="rate_limit"),
-        lambda *_: Failure.of("rate_limit"),  # type: ignore[arg-type] # users without a type checker
-    ],
+SLIPS = (
+    *(changed(kind="nonsense"), changed(kind=["rate_limit"]), changed(kind=None)),
+    *(changed(retry_after="soon"), changed(scope="planet"), changed(code=5)),
+    *(changed(error=None), changed(transient=None), lambda *_: None),
 )
-def test_a_kind_may_be_named_by_its_word(refine: Any) -> None:
-    """As fallback_on, rules and a cooldown take it; the call goes on, the record has the kind."""
-    script = repeating(primary=[StatusError(503)], fallback=["hello"])
-    policy = pair(refine=refine)
-    run = policy.start()
-    assert policy.call(script.ask, run=run) == "hello"
-    assert run.record.attempts[0].kind is FailureKind.RATE_LIMIT
 
 
 @pytest.mark.parametrize(
-    "refine",
+    ("refine", "what"),
     [
-        *(changed(kind="nonsense"), changed(kind=["rate_limit"]), changed(kind=None)),
-        *(changed(retry_after="soon"), changed(scope="planet"), changed(code=5)),
-        *(changed(error=None), changed(transient=None), lambda *_: None, breaks),
+        # As fallback_on, rules and a cooldown take it, a kind may be named by its word.
+        (changed(kind="rate_limit"), ""),
+        (lambda *_: Failure.of("rate_limit"), ""),  # type: ignore[arg-type] # users without a type checker
+        *((slip, "returned no Failure") for slip in SLIPS),
+        (breaks, "raised ZeroDivisionError"),
     ],
 )
 @pytest.mark.parametrize("driver", ["call", "acall"])
-def test_what_is_no_failure_changes_nothing(driver: str, refine: Any, caplog: Any) -> None:
+def test_what_is_no_failure_changes_nothing(
+    driver: str, refine: Any, what: str, caplog: Any
+) -> None:
     """A slip in refine shows at the first outage, which is no time to lose a provider's error."""
     script = repeating(primary=[StatusError(503)], fallback=["hello"])
     policy = pair(refine=refine)
     run = policy.start()
     assert DRIVERS[driver](policy, script, run) == "hello"
-    assert run.record.attempts[0].kind is FailureKind.OVERLOADED
-    what = "raised ZeroDivisionError" if refine is breaks else "returned no Failure"
-    assert f"refine {what}; it is passed over" in caplog.text
-
-
-@pytest.mark.parametrize("driver", ["call", "stream"])
-def test_an_async_validator_is_refused_in_a_thread(driver: str) -> None:
-    """Before anything is asked, with the verbs that would await it; and the record is closed."""
-    policy, script = pair(validate=is_good), repeating(primary=["x"])
-    run = policy.start()
-    with pytest.raises(FallbackConfigError, match="validate: it is async; use acall or astream"):
-        DRIVERS[driver](policy, script, run)
-    assert (script.asked, run.record.outcome) == ([], "cancelled")
+    assert run.record.attempts[0].kind == ("overloaded" if what else "rate_limit")
+    assert isinstance(run.record.attempts[0].kind, FailureKind)
+    assert (f"refine {what}; it is passed over" in caplog.text) is bool(what)
 
 
 def looks_sync(answer: str) -> Any:
     return is_good(answer)
 
 
-@pytest.mark.parametrize("validate", [looks_sync, is_good])
-def test_a_hook_that_turns_out_to_be_async_is_refused_as_well(validate: Any) -> None:
-    """One that accepts everything, because nobody awaited it, would be the worst: the call ends.
+@pytest.mark.parametrize(
+    ("driver", "validate", "asked"),
+    [("call", is_good, []), ("stream", is_good, []), ("call", looks_sync, [P])],
+)
+def test_an_async_validator_is_refused_in_a_thread(
+    driver: str, validate: Any, asked: list[str]
+) -> None:
+    """Before anything is asked, with the verbs that would await it; and the record is closed.
 
-    A loop of one's own cannot await it either.
+    One that accepts everything, because nobody awaited it, would be the worst: the call ends where
+    it turns out to be async. A loop of one's own cannot await it either.
     """
-    run = pair(validate=validate).start()
+    policy, script = pair(validate=validate), repeating(primary=["x"])
+    run, own = policy.start(), policy.start()
+    with pytest.raises(FallbackConfigError, match="validate: it is async; use acall or astream"):
+        DRIVERS[driver](policy, script, run)
+    assert (script.asked, run.outcome) == (asked, "rejected" if asked else "cancelled")
     with pytest.raises(FallbackConfigError, match="validate: it is async"):
-        run.accept("bad")
-    assert run.outcome == "rejected"
-    run = pair(validate=looks_sync).start()
-    with pytest.raises(FallbackConfigError, match="validate: it is async"):
-        pair().call(HELLO.ask, run=run)
-    assert (run.outcome, len(run.record.attempts)) == ("rejected", 1)
+        own.accept("bad")
+    assert own.outcome == "rejected"
 
 
 @pytest.mark.parametrize(

@@ -178,35 +178,36 @@ def test_a_missing_or_wrong_price_is_refused(prices: Any, message: str) -> None:
 # Usage stays with the attempt that brought it, and is the call's where its answer was taken.
 
 
-def completion(tokens: int) -> Any:
+def completion(tokens: int, text: str = "hello") -> Any:
     """Return an answer of OpenAI's SDK that cost so many tokens."""
     usage = {"prompt_tokens": tokens, "completion_tokens": 1, "total_tokens": tokens + 1}
-    return as_object(chat_answer("hello", usage=usage))
+    return as_object(chat_answer(text, usage=usage))
 
 
 @pytest.mark.parametrize("driver", ["call", "acall"])
-def test_the_answer_itself_says_what_it_cost(driver: str) -> None:
-    """No driver has to be told: the reader of answers finds the usage of an SDK's object."""
-    policy, script = pair(), repeating(primary=[BUSY], fallback=[completion(5)])
-    run = policy.start()
-    DRIVERS[driver](policy, script, run)
-    usage = {"input_tokens": 5, "output_tokens": 1, "total_tokens": 6}
-    assert run.record.usage == usage
-    assert [attempt.usage for attempt in run.record.attempts] == [None, usage]
-    assert run.record.to_dict()["attempts"][1]["usage"] == usage
+@pytest.mark.parametrize(
+    ("primary", "fallback", "spent", "answer"),
+    [
+        (BUSY, completion(5), [None, 5], 5),
+        (completion(99, "bad"), "no usage known", [99, None], None),
+        (completion(99, "bad"), completion(7, "bad"), [99, 7], None),
+    ],
+)
+def test_the_usage_of_a_refused_answer_stays_with_its_attempt(
+    driver: str, primary: Any, fallback: Any, spent: Any, answer: Any
+) -> None:
+    """What the caller never got is not what the answer cost; without an answer there is none.
 
-
-def test_the_usage_of_a_refused_answer_stays_with_its_attempt() -> None:
-    """What the caller never got is not what the answer cost; without an answer there is none."""
-    policy = pair(validate=lambda answer: isinstance(answer, str), max_attempts=2)
-    script = repeating(primary=[completion(99)], fallback=["no usage known", completion(7)])
+    No driver has to be told: the reader of answers finds the usage of an SDK's object.
+    """
+    policy = pair(validate=lambda one: "bad" not in str(one), max_attempts=2)
     run = policy.start()
-    assert policy.call(script.ask, run=run) == "no usage known"
-    with pytest.raises(FallbackExhausted) as caught:
-        policy.call(script.ask)
-    for record, second in ((run.record, None), (caught.value.record, 7)):
-        spent = [attempt.usage and attempt.usage["input_tokens"] for attempt in record.attempts]
-        assert (spent, record.usage) == ([99, second], None)
+    with pytest.raises(FallbackExhausted) if "bad" in str(fallback) else nullcontext():
+        DRIVERS[driver](policy, repeating(primary=[primary], fallback=[fallback]), run)
+    usages = [attempt.usage for attempt in run.record.attempts]
+    assert [usage and usage["input_tokens"] for usage in usages] == spent
+    assert [one["usage"] for one in run.record.to_dict()["attempts"]] == usages
+    assert run.record.usage == (answer and usages[-1])
 
 
 def test_what_was_reported_before_a_failure_stays_with_the_attempt() -> None:
