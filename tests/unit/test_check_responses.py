@@ -35,16 +35,6 @@ def good_for(driver: str) -> Any:
 
 
 @pytest.mark.parametrize("driver", ["call", "acall"])
-def test_an_error_in_an_answer_switches(driver: str) -> None:
-    """An answer that failed is a failure of its kind, as if it had been raised."""
-    script, policy = repeating(primary=[BUSY], fallback=[GOOD]), pair()
-    run = policy.start()
-    assert ask(policy, script, driver, run=run) == GOOD
-    first = run.record.attempts[0]
-    assert (first.kind, first.error) == ("overloaded", "AnswerRejected")
-
-
-@pytest.mark.parametrize("driver", ["call", "acall"])
 def test_a_refusal_comes_out_in_our_words(driver: str) -> None:
     """Nobody else is asked; what the provider says is in the failure, and not in the message."""
     script = repeating(primary=[REFUSED], fallback=[GOOD])
@@ -71,13 +61,21 @@ def test_a_server_that_never_says_its_end_keeps_its_answers(driver: str) -> None
 
 
 @pytest.mark.parametrize("driver", DRIVERS)
-def test_thinking_that_spent_the_budget_switches(driver: str) -> None:
-    """Alone, too: the same question would spend the same target's budget again."""
+def test_an_answer_that_failed_switches(driver: str) -> None:
+    """It is a failure of its kind, as if it had been raised.
+
+    Thinking that spent the budget is not asked for again, alone, too: the same question would
+    spend the same target's again.
+    """
     spent: Any = message_answer({"type": "thinking", "thinking": "hm"}, stop="max_tokens")
     if "stream" in driver:
         spent = [part(role="assistant"), part(reasoning_content="hm"), part("length")]
-    good = good_for(driver)
-    assert ask(pair(), repeating(primary=[spent], fallback=[good]), driver) == good
+    good, failed = good_for(driver), [BUSY] if "stream" in driver else BUSY
+    for answer, kind in ((failed, "overloaded"), (spent, "malformed_response")):
+        script, run = repeating(primary=[answer], fallback=[good]), pair().start()
+        assert ask(pair(), script, driver, run=run) == good
+        first = run.record.attempts[0]
+        assert (first.kind, first.error) == (kind, "AnswerRejected")
     script = repeating(primary=[spent])
     with pytest.raises(AnswerRejected):
         ask(FallbackPolicy([Target("primary")], FallbackConfig(wait=0)), script, driver)
