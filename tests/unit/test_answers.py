@@ -154,13 +154,6 @@ def test_a_long_stream_is_read_whole_and_its_usage_at_the_ends() -> None:
     assert read_answer(words).usage is None
 
 
-def test_an_error_before_a_whole_answer_is_past() -> None:
-    """A stream is read from its end: what was answered and finished is an answer."""
-    stream = [{"error": {"message": "no", "code": 503}}, part(content="well"), part("stop")]
-    assert check_response(stream) is None
-    assert seen(stream[:2]) == (Kind.OVERLOADED, True)
-
-
 def test_where_a_server_never_says_its_end_a_stream_is_whole_without() -> None:
     """Whoever knows that says so; a stream of nothing is no answer even then."""
     begun, said = part(role="assistant"), part(content="we")
@@ -272,20 +265,6 @@ def test_langchain_s_chunks_are_added_up() -> None:
     answer = Answer("hello", COUNTS, "stop", "m")
     assert read_answer(chunks) == answer
     assert read_answer([outputs.ChatGenerationChunk(message=one) for one in chunks]) == answer
-
-
-def test_a_generations_own_end_counts() -> None:
-    """What an integration yields has the finish reason beside the message, not in it."""
-    messages = pytest.importorskip("langchain_core.messages")
-    outputs = pytest.importorskip("langchain_core.outputs")
-
-    def yielded(info: Any) -> Any:
-        message = messages.AIMessageChunk("we", response_metadata={"model_provider": "openai"})
-        return outputs.ChatGenerationChunk(message=message, generation_info=info)
-
-    whole = [yielded(None), yielded({"finish_reason": "stop"})]
-    assert (seen(whole), seen(whole[:1])) == (None, UNENDED)
-    assert read_answer(whole).finish_reason == "stop"
 
 
 def test_the_sdks_own_helpers_are_read() -> None:
