@@ -471,13 +471,13 @@ async def test_tool_errors_never_ask_the_fallback(verb: str) -> None:
 
 # What comes of a call: an error to raise, or what a command printed before it failed.
 MARKS: dict[str, Any] = {
-    "!": ValueError("no such row"),
+    "!": ValueError("no such row"),  # will not pass
     "~": ConnectionRefusedError("refused"),  # may pass by itself
-    "x": ToolDeniedError("no"),
-    "#": ToolBlockedError("no"),
+    "x": ToolDeniedError("no"),  # by a person
+    "#": ToolBlockedError("no"),  # by a policy
     "1": ("E  timed out", {"exit_code": 1}),
     "2": ("error: blocked by policy", {"exit_code": 2}),
-    "0": ("E  connection refused", None),  # nobody says the code
+    "uncoded": ("E  connection refused", None),  # nobody says how it exited
     "late": ("no end", {"timed_out": True, "exit_code": None}),
     "?": None,  # there is no such tool
 }
@@ -570,7 +570,7 @@ QUIET: dict[str, str] = {
     # Rounds in turn, and the output of a command (OH-020).
     "two calls in turn, with other arguments": each("read{} list2", 8),
     "tests that fail between edits": each("test0:1 edit{}", 12),
-    "tests that fail between edits, nobody says the code": each("test0:0 edit{}", 12),
+    "tests that fail between edits, nobody says the code": each("test0:uncoded edit{}", 12),
     # Tools that are not there.
     "one unknown tool after another": "ta:? tb:? tc:? td:? te:? tf:? tg:? th:?",
     "six unknown tools at once": "ta:?+tb:?+tc:?+td:?+te:?+tf:?",
