@@ -17,6 +17,7 @@ from honcho_fallback_openai_agents import FallbackModel, FallbackProvider
 from tests.agents import frameworks
 from tests.agents.frameworks import FRAMEWORKS, LIMA, City, client_of, thinking
 from tests.helpers import wire
+from tests.helpers.observers import ContentListener
 from tests.helpers.provider import Reply
 from tests.helpers.strict import ResponsesRules
 
@@ -125,6 +126,16 @@ async def test_what_the_sdk_cannot_read_is_no_answer(
     primary.standing = Reply(body=body)
     answer = await SDK.run(chain_of(primary, fallback, api=api, observers=[listener]))
     assert (answer, listener.kinds[0]) == (f"hello from {fallback.name}", "malformed_response")
+
+
+async def test_what_a_stream_cost_is_known_to_who_hears_of_content(
+    primary: Provider, fallback: Provider
+) -> None:
+    """Elsewhere than at OpenAI's own address the SDK asks for it where a run's settings do."""
+    heard = ContentListener()
+    agent = agents.Agent("a", model=chain_of(primary, fallback, observers=[heard]))
+    assert [one async for one in agents.Runner.run_streamed(agent, "hi").stream_events()]
+    assert (heard.record.usage or {})["total_tokens"] == 19
 
 
 async def test_the_key_of_the_primarys_cache_stays_there(
