@@ -68,6 +68,7 @@ class Streamed(NamedTuple):
         history: Its messages, as JSON.
         cost: Its requests, and the tokens that they took.
         model: Who answered last.
+        void: What it showed before.
     """
 
     text: str
@@ -75,6 +76,7 @@ class Streamed(NamedTuple):
     history: list[Any]
     cost: tuple[int, int]
     model: str | None
+    void: str = ""
 
 
 class OpenAIAgents:
@@ -115,19 +117,19 @@ class OpenAIAgents:
         settings = agents.ModelSettings(include_usage=True)
         agent = agents.Agent("a", model=model, tools=made, model_settings=settings)
         result = agents.Runner.run_streamed(agent, question)
-        shown, name = "", None
+        void, shown, name = "", "", None
         async for event in result.stream_events():
             if event.type != "raw_response_event":
                 continue
             if event.data.type == "response.created":  # of the next step, or anew
-                shown = ""
+                void, shown = void + shown, ""
             elif event.data.type == "response.output_text.delta":
                 shown += event.data.delta
             elif event.data.type == "response.completed":
                 name = event.data.response.model
         usage, history = result.context_wrapper.usage, result.to_input_list()
         cost = usage.requests, usage.input_tokens
-        return Streamed(shown, result.final_output, [*history], cost, name)
+        return Streamed(shown, result.final_output, [*history], cost, name, void)
 
 
 class PydanticAI:

@@ -57,7 +57,7 @@ class OfFramework(Way):
         if verb == "run":
             return Page(await self._framework.run(chain, question=question))
         seen = await self._framework.read(chain, question=question)
-        return Page(seen.text, model=seen.model, has_usage=seen.cost[1] > 0)
+        return Page(seen.text, None, seen.model, seen.cost[1] > 0, seen.void)
 
 
 WAYS: list[Way] = [OfFramework(name, api) for name in FRAMEWORKS for api in ("chat", "responses")]
