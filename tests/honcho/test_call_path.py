@@ -536,14 +536,6 @@ def chunk(content: str = "", **fields: Any) -> honcho.HonchoLLMCallStreamChunk:
     return honcho.HonchoLLMCallStreamChunk(content=content, **fields)
 
 
-@pytest.mark.parametrize("plain", [False, True])
-def test_only_a_chunk_with_text_settles_a_target(plain: bool) -> None:
-    """An empty first chunk and the final one carry nothing; a dict of the shape likewise."""
-    chunks = [chunk(), chunk("tea"), chunk(is_done=True, finish_reasons=["stop"], output_tokens=3)]
-    given: list[Any] = [one.model_dump() for one in chunks] if plain else chunks
-    assert [has_content(one) for one in given] == [False, True, False]
-
-
 @pytest.mark.parametrize(
     ("content", "fields", "kind"),
     [
@@ -571,7 +563,10 @@ def test_an_ending_says_what_became_of_an_answer(
 
 
 def test_what_an_answer_says_is_read() -> None:
-    """Text, tokens and the end; of an answer with calls, a message; of a stream, its text."""
+    """Text, tokens and the end; of an answer with calls, a message; of a stream, its text.
+
+    An empty first chunk and the final one settle no target; dicts of the shape are read likewise.
+    """
     text = honcho.HonchoLLMCallResponse[str](
         content="tea", input_tokens=9, output_tokens=4, finish_reasons=["stop"]
     )
@@ -581,8 +576,11 @@ def test_what_an_answer_says_is_read() -> None:
     called = {"name": "search", "arguments": {"query": "tea"}}
     message = {"role": "assistant", "content": "", "tool_calls": [called]}
     assert read_answer(calls).content == message
-    chunks = [chunk(), chunk("te"), chunk("a"), chunk(is_done=True, finish_reasons=["stop"])]
+    end = chunk(is_done=True, finish_reasons=["stop"], output_tokens=3)
+    chunks: list[Any] = [chunk(), chunk("te"), chunk("a"), end]
     assert read_answer(chunks)[:3:2] == ("tea", "stop")
+    for given in (chunks, [one.model_dump() for one in chunks]):
+        assert [has_content(one) for one in given] == [False, True, True, False]
 
 
 def test_other_classes_of_these_fields_are_left_alone() -> None:
@@ -647,14 +645,9 @@ def test_calls_of_gemini_have_ids_of_their_own_in_each_turn() -> None:
     assert ids == {result["content"][0]["tool_use_id"] for _, result in turns}
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
-        ({"made_by": "google", "for_": "openai"}, "google: no such made_by"),
-        ({"made_by": "openai", "for_": "claude"}, "claude: no such for_"),
-    ],
-)
-def test_an_unknown_transport_is_named(given: dict[str, str], message: str) -> None:
+def test_an_unknown_transport_is_named() -> None:
     """The kit's formats have other names than Honcho's transports."""
-    with pytest.raises(FallbackConfigError, match=message):
-        portable_history([QUESTION], **given)
+    with pytest.raises(FallbackConfigError, match="google: no such made_by"):
+        portable_history([QUESTION], made_by="google", for_="openai")
+    with pytest.raises(FallbackConfigError, match="claude: no such for_"):
+        portable_history([QUESTION], made_by="openai", for_="claude")

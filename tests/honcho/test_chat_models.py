@@ -82,14 +82,14 @@ def test_gemini_may_be_asked_in_many_event_loops() -> None:
 @pytest.mark.parametrize("transport", [*WIRES, "lmstudio"])
 def test_equal_targets_share_a_cooldown(transport: str, providers: ProviderServer) -> None:
     """Two agents with the same model, address and key know each other's failures."""
-    name = transport.upper()
-    server = {f"LLM_{name}_BASE_URL": providers[transport].url, f"LLM_{name}_API_KEY": "k"}
-    for agent in ("SUMMARY", "DERIVER", "DREAM_DEDUCTION"):
-        server[f"{agent}_MODEL_CONFIG__TRANSPORT"] = transport
-        server[f"{agent}_MODEL_CONFIG__MODEL"] = "m"
-    server["DREAM_DEDUCTION_MODEL_CONFIG__API_KEY"] = "another"
-    server["DREAM_DEDUCTION_MODEL_CONFIG__BASE_URL"] = providers[transport].url
-    models = load_chat_models(server)
+    address = {"BASE_URL": providers[transport].url}
+    own = {"deriver": {}, "summary": {}, "dream_deduction": {"API_KEY": "another", **address}}
+    environ = settings(providers, transport, "nous") | {
+        f"{agent.upper()}_MODEL_CONFIG__{name}": value
+        for agent, more in own.items()
+        for name, value in {"TRANSPORT": transport, "MODEL": "m", **more}.items()
+    }
+    models = load_chat_models(environ)
     names = ("deriver", "summary", "dream.deduction")
     one, same, other = (models[name].policy.targets[0].identity for name in names)
     assert one == same != other

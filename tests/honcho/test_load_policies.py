@@ -286,9 +286,12 @@ def test_dotenv_wins_over_the_environment_and_that_over_the_file(
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
-    """The path is said, a line of it never."""
+    """The path is said, a line of it never; one where a dict belongs is told its own argument."""
     path = tmp_path / "config.toml"
     options: Any
+    wrong: Any = ".env"
+    with pytest.raises(FallbackConfigError, match="source: got a str; pass a dict, or env_file="):
+        load_policies(wrong)
     for name in ("toml", "env_file"):
         options = {name: path}
         with pytest.raises(FallbackConfigError, match=f"{name}: .*config.toml cannot be read"):
@@ -356,13 +359,6 @@ def test_of_an_address_the_host_is_shown() -> None:
     assert target.identity == same.identity != other.identity
     shown = f"{target!r} {target.client!r} {target.identity}"
     assert not any(secret in shown for secret in ("pw", "tok"))
-
-
-def test_a_path_as_the_first_argument_is_refused() -> None:
-    """Where a dict of variables belongs, the error names the argument that takes a path."""
-    path: Any = ".env"
-    with pytest.raises(FallbackConfigError, match="source: got a str; pass a dict, or env_file="):
-        load_policies(path)
 
 
 # What nothing reads, and what is said of it.

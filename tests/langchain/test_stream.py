@@ -34,7 +34,7 @@ from honcho_fallback import (
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 from honcho_fallback_langchain._outputs import has_content
-from tests.helpers import wire
+from tests.helpers import speakers, wire
 from tests.helpers.agents import agent, by
 from tests.helpers.chat_models import (
     USAGE,
@@ -279,17 +279,18 @@ def responses_in_v1(**fields: Any) -> Any:
     return responses(output_version="v1", **fields)
 
 
-# Who is asked, the form that it speaks, and in which event it says how its stream ended.
-MODELS: dict[str, tuple[Callable[..., Any], wire.Form, str]] = {
-    "openai": (gpt, wire.CHAT, '"finish_reason": "stop"'),
-    "responses": (responses, wire.RESPONSES, "response.completed"),
-    "responses in v1": (responses_in_v1, wire.RESPONSES, "response.completed"),
-    "anthropic": (claude, wire.MESSAGES, "message_delta"),
-    "gemini": (gemini, wire.GEMINI, '"finishReason"'),
-    "groq": (groq, wire.CHAT, '"finish_reason": "stop"'),
-    "mistral": (mistral, wire.CHAT, '"finish_reason": "stop"'),
+# Who is asked, in whose form, and in which event it says how its stream ended.
+CHAT = wire.CHAT, speakers.Chat(), '"finish_reason": "stop"'
+RESPONSES = wire.RESPONSES, speakers.Responses(), "response.completed"
+MODELS: dict[str, tuple[Callable[..., Any], wire.Form, Any, str]] = {
+    "openai": (gpt, *CHAT),
+    "responses": (responses, *RESPONSES),
+    "responses in v1": (responses_in_v1, *RESPONSES),
+    "anthropic": (claude, wire.MESSAGES, speakers.Claude(), "message_delta"),
+    "gemini": (gemini, wire.GEMINI, speakers.Gemini(), '"finishReason"'),
+    "groq": (groq, *CHAT),
+    "mistral": (mistral, *CHAT),
 }
-Json = dict[str, Any]
 
 
 def events_of(form: wire.Form) -> list[str]:
@@ -323,7 +324,7 @@ async def test_a_whole_stream_passes_and_one_without_its_end_does_not(
     providers: ProviderServer, name: str, way: str
 ) -> None:
     """Each integration says in its chunks who it is and how the stream ended, or did not."""
-    make, form, end = MODELS[name]
+    make, form, _, end = MODELS[name]
     events = events_of(form)
     whole = await read(serving(providers, make, events), way)
     assert check_response(whole) is None
@@ -333,25 +334,11 @@ async def test_a_whole_stream_passes_and_one_without_its_end_does_not(
     assert (broken.kind, broken.switchable) == ("malformed_response", True)
 
 
-CALL: Json = wire.chat_call("c1", "look_up", {"city": "Oslo"})
-
-
-@pytest.mark.parametrize(
-    ("make", "form", "answer"),
-    [
-        (gpt, wire.CHAT, wire.chat_answer(None, CALL)),
-        (groq, wire.CHAT, wire.chat_answer(None, CALL)),
-        (mistral, wire.CHAT, wire.chat_answer(None, CALL)),
-        (claude, wire.MESSAGES, wire.message_answer(wire.tool_use("c1", "look_up", {}))),
-        (gemini, wire.GEMINI, wire.gemini_answer(wire.function_call("look_up", {}))),
-    ],
-    ids=["openai", "groq", "mistral", "anthropic", "gemini"],
-)
-def test_a_whole_tool_call_passes(
-    providers: ProviderServer, make: Callable[..., Any], form: wire.Form, answer: Json
-) -> None:
+@pytest.mark.parametrize("name", MODELS)
+def test_a_whole_tool_call_passes(providers: ProviderServer, name: str) -> None:
     """A stream that ends with a call has an end, too."""
-    model = serving(providers, make, form.events(answer, {}, None))
+    make, form, speaker, _ = MODELS[name]
+    model = serving(providers, make, form.events(speaker.calls({}), {}, None))
     chunks = list(model.bind_tools([look_up]).stream("hi"))
     assert any(chunk.tool_call_chunks for chunk in chunks)
     assert check_response(chunks) is None
