@@ -164,18 +164,8 @@ async def events_v2(model: Any, question: Any, config: Any = None) -> str:
 
 VERBS: dict[str, Any] = {
     verb: _verb(verb)
-    for verb in (
-        "invoke",
-        "ainvoke",
-        "stream",
-        "astream",
-        "batch",
-        "abatch",
-        "batch_as_completed",
-        "abatch_as_completed",
-        "transform",
-        "atransform",
-    )
+    for sync in ("invoke", "stream", "batch", "batch_as_completed", "transform")
+    for verb in (sync, f"a{sync}")
 } | {"astream_events v2": events_v2}
 invoke, ainvoke, stream, astream = [*VERBS.values()][:4]
 
