@@ -622,7 +622,11 @@ TOLD: dict[str, tuple[str, str]] = {
         "fetch1:~ sleep5 " * 9,
         "4 repeated_cycle; 16 repeated_cycle of sleep",
     ),
-    # The output of a command (OH-020).
+    # The output of a command (OH-020), and one that was stopped (OH-002): that may pass by itself.
+    "a command that was stopped has timed out": (
+        "work1:late " * 9,
+        "8 recoverable_identical of work",
+    ),
     "a command that prints what a policy would": ("test0:2 " * 2, "2 identical_failures"),
     # Tools that are not there.
     "an unknown tool between tools that fail": (
@@ -639,7 +643,7 @@ SCENARIOS = {name: (rounds, "") for name, rounds in QUIET.items()} | TOLD
 
 @pytest.mark.parametrize("name", SCENARIOS)
 async def test_a_course_by_an_agent(name: str) -> None:
-    """OH-016 to OH-022: when the model is told, when the run ends, why, and of which tool."""
+    """OH-002, OH-016 to OH-022: when the model is told, when the run ends, why, by which tool."""
     rounds, expected = SCENARIOS[name]
     verb = ("invoke", "ainvoke")[list(SCENARIOS).index(name) % 2]
     assert await by_an_agent(verb, rounds) == expected
@@ -771,9 +775,3 @@ async def test_langchains_own_shell(verb: str) -> None:
     for reader in threading.enumerate():  # of those pipes: a late one would warn in another test
         if "_enqueue_stream" in reader.name:
             reader.join(10)
-
-
-@VERBS
-async def test_a_command_that_was_stopped_has_timed_out(verb: str) -> None:
-    """OH-002: a tool's artifact says that it was stopped; that may pass by itself."""
-    assert await by_an_agent(verb, "work1:late " * 9) == "8 recoverable_identical of work"
