@@ -7,9 +7,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import SimpleSpanProcessor
-from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from pydantic_ai import (
     Agent,
     BinaryContent,
@@ -46,6 +43,7 @@ from honcho_fallback_pydantic_ai import FallbackModel
 from tests.agents import frameworks
 from tests.agents.frameworks import FRAMEWORKS, LIMA, City, thermometer, thinking
 from tests.helpers import wire
+from tests.helpers.otlp import Traces
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
@@ -127,18 +125,13 @@ async def test_the_span_of_a_request_names_who_answered(
 ) -> None:
     """Pydantic AI's own instrumentation, as with its own chain: who failed has a span in it."""
     primary.fail(503)
-    exporter, provider = InMemorySpanExporter(), TracerProvider()
-    provider.add_span_processor(SimpleSpanProcessor(exporter))
-    instrumentation = Instrumentation(InstrumentationSettings(tracer_provider=provider))
+    traces = Traces()
+    instrumentation = Instrumentation(InstrumentationSettings(tracer_provider=traces.provider))
     chain = FallbackModel(SDK.model(primary), claude(fallback))
     await Agent(chain, capabilities=[instrumentation]).run("hi")
-    failed, chat, _ = exporter.get_finished_spans()
-    assert chat.attributes is not None
+    failed, chat, _ = traces.received()
     assert chat.attributes["gen_ai.request.model"] == "claude-sonnet-5"
-    assert failed.parent is not None
-    assert chat.context is not None
-    assert failed.parent.span_id == chat.context.span_id
-    assert not failed.status.is_ok
+    assert (failed.parent_id, failed.status) == (chat.span_id, "error")
 
 
 async def test_what_the_program_wants_switches_nothing(

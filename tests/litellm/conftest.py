@@ -22,6 +22,7 @@ from honcho_fallback_litellm import FallbackRoutingStrategy, warm_up
 from tests.helpers.litellm_runs import (
     THEIRS,
     ask_in,
+    deployment,
     litellm_left_clean,
     text_of,
 )
@@ -59,19 +60,16 @@ class Bench:
     def order(self) -> list[str]:
         return self.providers.order
 
-    def deployment(self, name: str, rank: int | None, **more: Any) -> dict[str, Any]:
+    def deployment(
+        self, name: str, rank: int | None, group: str = GROUP, info: Any = None, **more: Any
+    ) -> dict[str, Any]:
         """Describe one provider to a Router."""
-        group = more.pop("group", GROUP)
-        info = {"id": name, **more.pop("info", {})}
-        if rank is not None:
-            info["fallback_rank"] = rank
-        params = {
-            "model": f"openai/{name}-model",
-            "api_base": f"{self.providers.url}/{name}",
-            "api_key": f"key-of-{name}",
-            **more,
-        }
-        return {"model_name": group, "litellm_params": params, "model_info": info}
+        more = {"api_key": f"key-of-{name}", **more}
+        model = more.pop("model", f"openai/{name}-model")
+        url = more.pop("api_base", f"{self.providers.url}/{name}")
+        made = deployment(group, model, url, rank, name, **more)
+        made["model_info"].update(info or {})
+        return made
 
     def chain(self, *names: str, **more: Any) -> list[dict[str, Any]]:
         """Describe a group whose first member is the primary."""
