@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from functools import partial
 from typing import Any
 
-import httpx
 import litellm
 import openai
 import pytest
@@ -179,36 +177,6 @@ def test_who_keeps_the_connection_warm_and_says_nothing_is_left(
     assert say(router, stream=bool(drip)) == "hello from backup"
     assert bench.order == ["primary", "backup"]
     assert listener.kinds == ["timeout", None]
-
-
-@pytest.mark.parametrize(
-    ("config", "theirs", "stream", "bound"),
-    [
-        (180.0, None, False, 181.0),
-        (2.0, 60.0, False, 61.0),  # whoever set a timeout for LiteLLM meant it
-        (60.0, 2.0, True, 61.0),  # a pause between two chunks is no time to the first content
-        (None, 2.0, False, 3.0),
-        (None, None, False, None),
-        (None, 2.0, True, None),
-        (9.0, httpx.Timeout(20.0, connect=5.0), False, 21.0),
-    ],
-)
-def test_litellms_timeout_comes_before_the_policys(
-    config: Any, theirs: Any, stream: bool, bound: Any, bench: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """LiteLLM counts who runs into its own, so the policy's stands a second behind the longest."""
-    models = bench.chain("primary", "backup", timeout=theirs)
-    router, _ = bench.managed(FallbackConfig(timeout=config), models=models)
-    limits: list[float | None] = []
-    real = asyncio.timeout
-
-    def noted(seconds: float | None) -> asyncio.Timeout:
-        limits.append(seconds)
-        return real(seconds)
-
-    monkeypatch.setattr(asyncio, "timeout", noted)
-    ask_in("async", router, stream=stream)
-    assert limits[0] == bound
 
 
 def stay(name: str, said: object, **more: Any) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any
 
@@ -125,48 +126,71 @@ def test_nothing_internal_reaches_a_provider(bench: Any, ask: Any) -> None:
         assert not [key for key in seen.headers if "honcho" in key.lower()]
 
 
+PATIENT = httpx.Timeout(20.0, connect=5.0)
+
+
 @pytest.mark.parametrize(
-    ("place", "seconds"),
-    {
-        "none": 180,
-        "request": 2,
-        "deployment": 3,
-        "tier": 240,
-        "router": 4,
-        "process": 300,
-        "stream": 180,
-    }.items(),
+    ("place", "theirs", "options", "handed", "bound"),
+    [
+        ("nowhere", None, {}, 180, 181),
+        ("request", 2, {}, 2, 3),
+        ("deployment", 3, {}, 3, 4),
+        ("tier", 240, {}, 240, 241),
+        ("router", 4, {}, 4, 5),
+        ("process", 300, {}, 300, 301),
+        ("deployment", 60.0, {"timeout": 2.0}, 60, 61),
+        ("deployment", 2.0, {"timeout": None}, 2, 3),
+        ("deployment", PATIENT, {"timeout": 9.0}, PATIENT, 21),
+        ("nowhere", None, {"timeout": None}, None, None),
+        # Of a stream a pause between two chunks is no time to the first content: in a task LiteLLM
+        # is not handed that, and would cut a stream that pauses.
+        ("stream", None, {"first_token_timeout": 5.0, "deadline": 9.0}, 180, 5),
+        ("stream", 2.0, {"timeout": 60.0}, 2, 61),
+        ("stream", 2.0, {"timeout": None}, 2, None),
+    ],
 )
 def test_a_timeout_of_litellms_is_kept(
-    place: str, seconds: float, bench: Any, monkeypatch: pytest.MonkeyPatch
+    place: str,
+    theirs: Any,
+    options: Any,
+    handed: Any,
+    bound: float | None,
+    bench: Any,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Whoever set a timeout for LiteLLM meant it, wherever it stands.
 
-    In a task LiteLLM is not handed the time to the first token: it would cut a stream that pauses.
+    LiteLLM counts who runs into its own, so the policy's stands a second behind the longest.
     """
-    streams = place == "stream"
-    config = FallbackConfig(first_token_timeout=5.0, deadline=9.0) if streams else None
-    models = bench.chain("primary", "backup")
+    models, stream = bench.chain("primary", "backup"), place == "stream"
     for one in models:
         if place == "tier":
-            one["litellm_params"]["timeout_by_service_tier"] = {"flex": seconds}
-        if place == "deployment":
-            one["litellm_params"]["timeout"] = seconds
+            one["litellm_params"]["timeout_by_service_tier"] = {"flex": theirs}
+        if place in {"deployment", "stream"}:
+            one["litellm_params"]["timeout"] = theirs
     if place == "process":
-        monkeypatch.setattr(litellm, "request_timeout", seconds)
-    options = {"timeout": seconds} if place == "router" else {}
-    router, _ = bench.managed(config, models=models, **options)
-    told: Any = {"timeout": seconds} if place == "request" else {}
-    asked: list[float] = []
+        monkeypatch.setattr(litellm, "request_timeout", theirs)
+    of_router = {"timeout": theirs} if place == "router" else {}
+    router, _ = bench.managed(FallbackConfig(**options), models=models, **of_router)
+    told: Any = {"timeout": theirs} if place == "request" else {}
+    asked: list[Any] = []
+    bounds: list[Any] = []
+    real = asyncio.timeout
 
     async def noted(**request: Any) -> Any:
-        asked.append(request["stream_timeout" if streams else "timeout"])
+        asked.append(request.get("stream_timeout") or request["timeout"])
         raise ConnectionError
 
+    def limited(seconds: float | None) -> asyncio.Timeout:
+        bounds.append(seconds)
+        return real(seconds)
+
     monkeypatch.setattr(litellm, "acompletion", noted)
+    monkeypatch.setattr(asyncio, "timeout", limited)
     with pytest.raises(ConnectionError):
-        ask_in("async", router, service_tier="flex", stream=streams, **told)
-    assert asked == [seconds, seconds]
+        ask_in("async", router, service_tier="flex", stream=stream, **told)
+    assert bounds[0] == bound
+    assert handed is None or asked == [handed] * 2
 
 
 @pytest.mark.parametrize(
