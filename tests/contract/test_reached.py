@@ -94,11 +94,8 @@ WITHOUT_DETAIL = ("aiohttp", "async google-genai")
 HEROKU = '<!DOCTYPE html><html><body><iframe src="//www.herokucdn.com/error-pages"></body></html>'
 NGINX = "<html><head><title>503 Service Temporarily Unavailable</title></head></html>"
 RETRYING: dict[str, Client] = {
-    name: Client(partial(sdk, package=package, cls=cls, retries=1), package, "call")
-    for name, package, cls in (
-        ("openai", "openai", "OpenAI"),
-        ("anthropic", "anthropic", "Anthropic"),
-    )
+    package: Client(partial(sdk, package=package, cls=cls, retries=1), package, "call")
+    for package, cls in (("openai", "OpenAI"), ("anthropic", "Anthropic"))
 }
 ROWS = {
     "nobody: refused": Row(WAYS["port closed"], "no", "no"),

@@ -229,11 +229,11 @@ for package, cls in (
         ALL[f"{cls}.{method}"] = Client(model, package, "", stream, is_async)
 
 
-def _is_installed(package: str) -> bool:
-    return find_spec(package.partition(".")[0]) is not None and find_spec(package) is not None
-
-
-CLIENTS = {name: client for name, client in ALL.items() if _is_installed(client.package)}
+CLIENTS = {
+    name: client
+    for name, client in ALL.items()
+    if find_spec(client.package.partition(".")[0]) and find_spec(client.package)
+}
 
 
 # --- one call of one client

@@ -8,6 +8,7 @@ import shutil
 import sys
 import tempfile
 import time
+from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,12 +18,6 @@ import openai
 import pytest
 import redis
 
-from honcho_fallback import (
-    FallbackConfig,
-    FallbackExhausted,
-    FallbackPolicy,
-    Target,
-)
 from honcho_fallback_litellm import FallbackProxyHandler
 from honcho_fallback_litellm._responses import headers_of
 from tests.helpers.litellm_proxy import (
@@ -34,6 +29,7 @@ from tests.helpers.litellm_proxy import (
     wait_for_proxy,
 )
 from tests.helpers.provider import ProviderServer, Reply
+from tests.helpers.records import HOSTILE_CALL, of_many_attempts
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -266,18 +262,11 @@ def test_an_errors_headers(endpoint: str, proxy: Proxy, upstream: ProviderServer
 
 def test_headers_are_short_and_printable() -> None:
     """A hundred attempts and names of any kind make no header that a server refuses."""
-    targets = [Target("m", "p", f" {'ü' * 300}\n {number} ") for number in range(2)]
-    config = FallbackConfig(attempts_per_target=50, max_attempts=100, switch_after=50, wait=0)
-
-    def fail(_: Any) -> str:
-        raise ConnectionError
-
-    with pytest.raises(FallbackExhausted) as caught:
-        FallbackPolicy(targets, config).call(fail)
-    headers = headers_of(caught.value.record)
+    many = replace(of_many_attempts(100), chain=(f" {'ü' * 300}\n 0 ",))
+    headers = headers_of(many)
     assert headers["x-honcho-fallback-attempts"] == "100"
-    assert headers["x-honcho-fallback-reason"].startswith("connection, connection")
-    for value in headers.values():
+    assert headers["x-honcho-fallback-reason"].startswith("overloaded, overloaded")
+    for value in (*headers.values(), *headers_of(HOSTILE_CALL).values()):
         assert len(value) <= 200
         assert value.isascii()
         assert value.isprintable()
