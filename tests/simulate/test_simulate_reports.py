@@ -146,10 +146,7 @@ def test_a_mistake_is_named_with_its_place(changed: dict[str, Any], message: str
 def test_files(tmp_path: Path) -> None:
     """A file is read as a shipped one is; what is no file or no TOML is refused."""
     path = tmp_path / "mine.toml"
-    path.write_text(
-        'name = "mine"\nseconds = 3\ntraffic = { kind = "steady", per_second = 1 }\n'
-        '[[targets]]\nname = "a"\nlatency = { median = 1 }\n'
-    )
+    path.write_text(SCENARIO)
     assert load_scenario(path) == load_scenario(str(path))
     path.write_text("name = ")
     with pytest.raises(
