@@ -67,7 +67,10 @@ def test_every_cell_runs_and_shows_what_is_kept(path: Path) -> None:
 
 @each_notebook
 def test_what_is_kept_is_one_run_of_a_readable_notebook(path: Path) -> None:
-    """It was run from top to bottom, has a title and short cells, and uses public names only."""
+    """It was run from top to bottom, has a title and short cells, and uses public names only.
+
+    Nothing of a machine is kept: no path, no port, no address in memory, no key, no host.
+    """
     notebook = nbformat.read(path, as_version=4)
     nbformat.validate(notebook)
     cells = code_cells(notebook)
@@ -76,11 +79,6 @@ def test_what_is_kept_is_one_run_of_a_readable_notebook(path: Path) -> None:
     assert notebook.cells[0].source.startswith("# ")
     assert [cell.id for cell in cells if cell.source.count("\n") >= MOST_LINES] == []
     assert [cell.id for cell in cells if PRIVATE_IMPORT.search(cell.source)] == []
-
-
-@each_notebook
-def test_nothing_of_a_machine_is_kept(path: Path) -> None:
-    """No path, no port, no address in memory, no key, no host."""
     text, host = path.read_text("utf-8"), socket.gethostname()
     assert OF_A_MACHINE.findall(text) == []
     assert len(host) < 8 or host not in text  # a short name may well be a word

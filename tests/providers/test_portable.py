@@ -101,13 +101,11 @@ def test_ids_that_repeat_are_told_apart_and_results_follow() -> None:
         made_by="openai",
         for_="anthropic",
     )
-    calls = [
-        block["id"] for one in written for block in one["content"] if block["type"] == "tool_use"
-    ]
+    blocks = [block for one in written for block in one["content"]]
+    calls = [block["id"] for block in blocks if block["type"] == "tool_use"]
     results = [
         (block["tool_use_id"], block["content"][0]["text"])
-        for one in written
-        for block in one["content"]
+        for block in blocks
         if block["type"] == "tool_result"
     ]
     assert len({*calls}) == 2

@@ -16,7 +16,6 @@ from honcho_fallback import (
     FallbackConfig,
     FallbackConfigError,
     FallbackExhausted,
-    FallbackObserver,
     FallbackPolicy,
     Runtime,
     StreamInterrupted,
@@ -33,13 +32,14 @@ from honcho_fallback.testing import (
     recorded,
     set_testing,
 )
+from tests.helpers.observers import Listener
 from tests.helpers.scripted import DRIVERS, repeating
 from tests.helpers.scripted import ask as asked
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from honcho_fallback import Attempt, CallRecord, FallbackRun
+    from honcho_fallback import FallbackRun
 
     Way = Callable[[FallbackPolicy, Script, FallbackRun], Any]
 
@@ -204,39 +204,26 @@ def test_tasks_wait_through_the_same_time() -> None:
     assert clock.now == 10
 
 
-def ask(attempt: Attempt) -> str:
-    if attempt.target.name == "primary":
-        raise StatusError(429)
-    return "hello"
-
-
 # Made before any test, as services do.
-POLICY = FallbackPolicy([Target("primary"), Target("backup")], agent="service")
+SERVICE = repeating(primary=[StatusError(429)], backup=["hello"])
+POLICY = FallbackPolicy(SERVICE.targets, agent="service")
 
 
 def test_records_of_policies_made_elsewhere_are_collected(fallback_records: Records) -> None:
     """Neither the policy nor its maker knows of the test; threads and loops count, too."""
-    heard: list[CallRecord] = []
-
-    class Listener(FallbackObserver):
-        def on_finish(self, record: CallRecord, /) -> None:
-            heard.append(record)
-
-    async def aask(attempt: Attempt) -> str:
-        return ask(attempt)
-
+    listener = Listener()
     assert list(fallback_records) == []
     with pytest.raises(AssertionError, match="there are 0 records, not one"):
         _ = fallback_records.one
-    POLICY.call(ask)
+    POLICY.call(SERVICE.ask)
     assert_switched(fallback_records.one, from_="primary", to="backup", kind="rate_limit")
-    thread = Thread(target=POLICY.call, args=(ask,), kwargs={"agent": "thread"})
+    thread = Thread(target=POLICY.call, args=(SERVICE.ask,), kwargs={"agent": "thread"})
     thread.start()
     thread.join()
-    asyncio.run(POLICY.acall(aask, agent="loop"))
-    FallbackPolicy([Target("backup")], observers=[Listener()], agent="heard").call(ask)
+    asyncio.run(POLICY.acall(SERVICE.aask, agent="loop"))
+    FallbackPolicy([Target("backup")], observers=[listener], agent="heard").call(SERVICE.ask)
     assert [record.agent for record in fallback_records] == ["service", "thread", "loop", "heard"]
-    assert heard == fallback_records[3:]
+    assert listener.records == fallback_records[3:]
     assert repr(fallback_records).count("rate_limit") == 3
     with pytest.raises(
         AssertionError, match=r"4 records, not one\nCall .* agent service: the fall"
