@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 
 ALL = {*FailureKind} - {FailureKind.CANCELLED}
+DOWN = StatusError(503, retry_after=20)
 WAYS = pytest.mark.parametrize("way", DRIVERS.values(), ids=DRIVERS)
 
 
@@ -167,21 +168,28 @@ def test_always_is_never_used_up(scripted: Scripted) -> None:
     assert script.unplayed == {}
 
 
-@pytest.mark.parametrize("driver", DRIVERS)
+@WAYS
 def test_the_policys_waits_move_the_clock_and_take_no_time(
-    fallback_clock: Clock, driver: str
+    fallback_clock: Clock, way: Way
 ) -> None:
-    """Retry-After is waited for by every driver, on the clock, which nothing else moves."""
+    """Retry-After is waited for by every driver, on the clock, which nothing else moves.
+
+    In ``set_testing`` a target that would be asked again after 20 s is asked at once.
+    """
     policy = FallbackPolicy([Target("only")])
-    script = repeating(only=[StatusError(429, retry_after=20), "hello"])
     run, before = policy.start(), fallback_clock.now
     assert run.record.started_at == fallback_clock.time()
-    assert DRIVERS[driver](policy, script, run) == "hello"
+    assert way(policy, repeating(only=[DOWN, "hello"]), run) == "hello"
     assert fallback_clock.slept == [20.0]
     assert fallback_clock.now == before + 20
     assert run.record.seconds == 20
     fallback_clock.advance(3600)
     assert policy.start().record.started_at == run.record.started_at + 3620
+    script = repeating(only=[DOWN, DOWN, "hello"])
+    with set_testing():
+        assert way(policy, script, policy.start()) == "hello"
+    assert [request.attempt.wait for request in script.requests] == [0, 0, 0]
+    assert fallback_clock.slept == [20.0]
 
 
 def test_tasks_wait_through_the_same_time() -> None:
@@ -284,21 +292,6 @@ def test_switches_are_told(scripted: Scripted, fallback_records: Records) -> Non
     assert_not_switched(fallback_records[-1])
     with pytest.raises(AssertionError, match="to any target, but there was no switch\nCall "):
         assert_switched(fallback_records[-1])
-
-
-DOWN = StatusError(503, retry_after=20)
-
-
-@WAYS
-def test_nothing_waits_in_set_testing(scripted: Scripted, way: Way) -> None:
-    """A target that would be asked again after 20 s is asked at once, however it is asked."""
-    policy = FallbackPolicy([Target("only")])
-    clock = Clock()
-    with clock.installed(), set_testing():
-        script = scripted(only=[DOWN, DOWN, "hello"])
-        assert way(policy, script, policy.start()) == "hello"
-        assert [request.attempt.wait for request in script.requests] == [0, 0, 0]
-    assert clock.slept == []
 
 
 @pytest.mark.parametrize(
