@@ -106,6 +106,11 @@ ANSWERS = {
         f"{FALLBACK}: 0.243 dollars for 54 answers, 5 requests perhaps billed",
         f"{PRIMARY}: 0.06975 dollars for 31 answers, 5 requests perhaps billed",
     ],
+    # By target: what came of its latest request.
+    "Is it over?": [
+        f"{FALLBACK}: answered at 2026-01-01T00:01:08.000+00:00",
+        f"{PRIMARY}: answered at 2026-01-01T00:01:29.000+00:00",
+    ],
     # Who answered the latest calls, counted.
     "Is the primary used again?": [f"54 {FALLBACK}", "5 nobody", f"31 {PRIMARY}"],
 }
@@ -120,8 +125,8 @@ def test_the_questions_are_answered(incident: Path) -> None:
     assert how_many == ["0 calls of 0 users: 0 s in all, at most 0 s"]
 
 
-def test_is_it_over(incident: Path) -> None:
-    """Not in the middle, when what was asked last had failed; at the end it is."""
+def test_it_is_not_over_in_the_middle(incident: Path) -> None:
+    """What was asked last had failed."""
     path = incident / "incident.jsonl"
     lines = path.read_text("utf-8").splitlines(keepends=True)
     path.write_text("".join(lines[:45]), "utf-8")
@@ -129,10 +134,6 @@ def test_is_it_over(incident: Path) -> None:
         f"{FALLBACK}: timeout at {DAY}:52.500+00:00",
         f"{PRIMARY}: authentication at {DAY}:52.500+00:00",
     ]
-    path.write_text("".join(lines), "utf-8")
-    assert answers("Is it over?", incident)[1] == (
-        f"{PRIMARY}: answered at 2026-01-01T00:01:29.000+00:00"
-    )
 
 
 def test_which_calls_nobody_answered_and_why(incident: Path) -> None:

@@ -91,8 +91,6 @@ def test_a_number_of_calls_is_another_rate(traffic: dict[str, Any]) -> None:
     """About so many calls over the same time, whatever the traffic, if it has a rate at all."""
     scenario = incident(traffic=traffic, seconds=100)
     assert 850 < simulate(scenario, FallbackConfig(), calls=1000).calls < 1150
-    with pytest.raises(FallbackConfigError, match="calls: got 0; pass 1 or more"):
-        simulate(scenario, FallbackConfig(), calls=0)
     on_record = incident(traffic={"per_second": 0, "at": [1]})
     with pytest.raises(FallbackConfigError, match=r"calls: this traffic has no rate.*; leave it"):
         simulate(on_record, FallbackConfig(), calls=5)
@@ -153,10 +151,6 @@ def test_files(tmp_path: Path) -> None:
         FallbackConfigError, match=r"mine.toml: no TOML: Invalid value.*; correct it"
     ):
         load_scenario(path)
-    with pytest.raises(
-        FallbackConfigError, match=r"otage: no such file .* or name; did you mean outage"
-    ):
-        load_scenario("otage")
 
 
 def loaded(tmp_path: Path, text: str) -> FallbackConfig:
@@ -354,11 +348,11 @@ def test_saved_records_are_played_again(tmp_path: Path, name: str) -> None:
     ("args", "message"),
     [
         ((), "name a scenario, such as outage; --list shows those shipped"),
-        (("otage",), "otage: no such file (No such file or directory) or name; did you mean"),
         (
-            ("outage", "--policy", "x"),
-            "x: no such file (No such file or directory) or name; choose from",
+            ("otage",),
+            "otage: no such file (No such file or directory) or name; did you mean outage",
         ),
+        (("outage", "--policy", "x"), "file (No such file or directory) or name; choose from"),
         (("outage", "--policy", "default", "--policy", "default"), "'default' is there twice; gi"),
         (("outage", "--calls", "0"), "calls: got 0; pass 1 or more"),
         (("none.jsonl",), "none.jsonl: No such file or directory; pass a file with json"),
