@@ -278,13 +278,11 @@ def test_the_test_files_pass(
     )
 
 
-@pytest.mark.usefixtures("process_left_clean")
+@pytest.mark.usefixtures("process_left_clean", "providers")
 def test_the_examples_of_the_operations_page_run(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """Observers of the process see a call, and both ways to write JSON write its log line."""
-    for name in ("LANGFUSE_PUBLIC_KEY", "LANGFUSE_SECRET_KEY"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.chdir(tmp_path)
     page, names = PAGES["docs/operations.md"], given("docs/operations.md")
     first, bill, plain, structured, _ = blocks(page, "python")

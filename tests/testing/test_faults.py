@@ -21,8 +21,6 @@ from honcho_fallback_litellm import FallbackRoutingStrategy
 from tests.helpers.litellm_runs import THEIRS, deployment
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from honcho_fallback.testing import Clock, Records
     from tests.helpers.provider import Provider, ProviderServer
 
@@ -226,16 +224,16 @@ def test_threads_share_the_numbers() -> None:
 
 
 @pytest.mark.parametrize(
-    ("write", "message"),
+    ("number", "fault", "message"),
     [
-        (lambda schedule: schedule.on(0, status=500), "count requests from 1"),
-        (lambda schedule: schedule.on(1), "not one of status and error"),
-        (lambda schedule: schedule.on(1, status=500, error="timeout"), "not one of status and"),
-        (lambda schedule: schedule.on(1, status=200), "status: got 200"),
-        (lambda schedule: schedule.on(1, error="slow"), "error: got 'slow'"),
+        (0, {"status": 500}, "count requests from 1"),
+        (1, {}, "not one of status and error"),
+        (1, {"status": 500, "error": "timeout"}, "not one of status and"),
+        (1, {"status": 200}, "status: got 200"),
+        (1, {"error": "slow"}, "error: got 'slow'"),
     ],
 )
-def test_bad_rules_are_refused(write: Callable[[Any], Any], message: str) -> None:
+def test_bad_rules_are_refused(number: int, fault: dict[str, Any], message: str) -> None:
     """A rule that could never do what it says is refused where it is written."""
     with pytest.raises(FallbackConfigError, match=message):
-        write(schedule())
+        schedule().on(number, **fault)
