@@ -125,21 +125,6 @@ def test_a_request_that_asks_a_model_is_a_models(field: str) -> None:
     assert classify(answered(PAGE, sent={"json": other})).kind is Kind.LOCAL
 
 
-def test_an_answer_that_is_not_here_yet_is_not_read() -> None:
-    """Only a request's content is looked at: that of an answer would be fetched."""
-
-    class Answer:
-        url = PAGE
-
-        @property
-        def content(self) -> bytes:
-            pytest.fail("it was fetched")
-
-    error: Any = httpx.HTTPError("Error code: 503")
-    error.response = Answer()
-    assert classify(error).kind is Kind.LOCAL
-
-
 @pytest.mark.parametrize("name", ["response", "_response"])  # azure-core's and google-api-core's
 def test_a_clouds_answer_holds_the_request(name: str) -> None:
     """Their errors know the request only by the answer to it."""
@@ -155,18 +140,28 @@ def test_a_clouds_answer_holds_the_request(name: str) -> None:
 
 
 def test_what_holds_the_address_may_be_hostile() -> None:
-    """A request that cannot be read counts as absent."""
+    """A request that cannot be read counts as absent; an answer's content would be fetched."""
 
     class URL:
         def __str__(self) -> str:
             raise ValueError
 
-    class Request:
-        url, method = URL(), 5
+    class Answer:
+        url = PAGE
 
-    error: Any = httpx.HTTPError("Error code: 503")
-    error.response = error._request = Request()  # as httpx keeps it
-    assert classify(error).kind is Kind.OVERLOADED
+        @property
+        def content(self) -> bytes:
+            pytest.fail("it was fetched")
+
+    for response, kind in (
+        (SimpleNamespace(url=URL(), method=5), "overloaded"),
+        (Answer(), "local"),
+    ):
+        error: Any = httpx.HTTPError("Error code: 503")
+        error.response = response
+        if kind == "overloaded":
+            error._request = response  # as httpx keeps it
+        assert classify(error).kind == kind
 
 
 def test_a_400_without_a_word_is_a_gateways() -> None:

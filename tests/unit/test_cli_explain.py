@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 import tenacity
-from typer.testing import CliRunner
+from typer.testing import CliRunner, Result
 
 from honcho_fallback import FallbackConfig
 from honcho_fallback.cli._app import app
@@ -20,21 +20,23 @@ if TYPE_CHECKING:
 
 SLOW = json.dumps({"error": {"message": "slow"}})
 RATE_LIMIT = ("--status", "429", "--header", "Retry-After: 7", "--body")
-WIDE = {"COLUMNS": "200"}
 PLAIN = "with a fallback"
 
 
-def explained(*args: str, stdin: str | None = None) -> dict[str, object]:
+def explain(*args: str, stdin: str | None = None) -> Result:
+    return CliRunner().invoke(app, ["explain", *args], input=stdin, env={"COLUMNS": "200"})
+
+
+def explained(*args: str, stdin: str | None = None) -> Any:
     """What ``explain --json`` prints."""
-    result = CliRunner().invoke(app, ["explain", *args, "--json"], input=stdin)
+    result = explain(*args, "--json", stdin=stdin)
     assert result.exit_code == 0, result.output
-    parsed: dict[str, object] = json.loads(result.stdout)
-    return parsed
+    return json.loads(result.stdout)
 
 
 def test_a_rate_limit_waits_alone_and_switches_with_a_fallback() -> None:
     """The verdict is the policy's own: Retry-After alone, no wait where another target is free."""
-    printed: Any = explained(*RATE_LIMIT, SLOW)
+    printed = explained(*RATE_LIMIT, SLOW)
     facts = {name: printed[name] for name in ("kind", "transient", "switchable", "status")}
     assert facts == {"kind": "rate_limit", "transient": True, "switchable": True, "status": 429}
     assert (printed["retry_after"], printed["provider_message"]) == (7.0, "slow")
@@ -58,7 +60,7 @@ def test_what_the_policy_does_depends_on_the_kind(
     status: int, body: object, kind: str, plain: str
 ) -> None:
     """A fallback is asked where it may help."""
-    printed: Any = explained("--status", str(status), "--body", json.dumps(body))
+    printed = explained("--status", str(status), "--body", json.dumps(body))
     assert (printed["kind"], printed["policy"][PLAIN]["action"]) == (kind, plain)
 
 
@@ -69,7 +71,7 @@ def test_a_person_reads_words() -> None:
     """
     asks_again = "asks the same target again after"
     for args, wait in (([], "up to 0.5 s"), (["--header", "retry-after: 7"], "7 s")):
-        result = CliRunner().invoke(app, ["explain", "--status", "503", *args])
+        result = explain("--status", "503", *args)
         words = " ".join(result.stdout.split())
         assert (result.exit_code, result.stderr) == (0, "")
         for one in ("overloaded", "asks the fallback after 0 s", f"{asks_again} {wait}"):
@@ -94,8 +96,7 @@ def test_a_sentence_and_a_page_are_bodies(text: str) -> None:
     printed = explained("--status", "503", "--body", text)
     assert (printed["kind"], printed["provider_message"]) == ("overloaded", text)
     assert explained("--status", "503", "--body", "-", stdin=text) == printed
-    shown = CliRunner().invoke(app, ["explain", "--status", "503", "--body", text])
-    assert text in shown.stdout
+    assert text in explain("--status", "503", "--body", text).stdout
 
 
 def test_a_body_of_another_encoding_is_read() -> None:
@@ -128,7 +129,7 @@ def test_a_body_of_another_encoding_is_read() -> None:
 )
 def test_what_cannot_be_is_refused(args: list[str], stdin: str, words: str) -> None:
     """Bad input gets one clear message on standard error and exit status 2."""
-    result = CliRunner().invoke(app, ["explain", *args], input=stdin)
+    result = explain(*args, stdin=stdin)
     assert result.exit_code == 2
     assert words in result.stderr
     assert result.stdout == ""
@@ -139,11 +140,11 @@ def test_rules_of_ones_own_are_asked_first(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text("[[rule]]\nkind='quota'\nstatus=400", "utf-8")
     args = ["--status", "400", "--rules", str(path)]
-    printed: Any = explained(*args)
+    printed = explained(*args)
     assert (printed["kind"], printed["reason"]) == ("quota", "rule 1 of rules.toml")
     assert printed["policy"][PLAIN]["action"] == "switch"
     path.write_text("[[rule]]\nkind='quotta'\nstatus=400", "utf-8")
-    result = CliRunner().invoke(app, ["explain", *args])
+    result = explain(*args)
     assert result.exit_code == 2
     assert "did you mean quota?" in result.stderr
 
@@ -209,7 +210,7 @@ def test_nothing_that_is_printed_acts_on_a_terminal() -> None:
         (["--status", "429", "--body", "-"], body),
     ):
         for options in ([], ["--json"]):
-            result = CliRunner().invoke(app, ["explain", *args, *options], input=stdin, env=WIDE)
+            result = explain(*args, *options, stdin=stdin)
             assert result.exit_code == 0
             assert [mark for mark in ACTING if mark in result.stdout] == []
             assert "red" in result.stdout
@@ -220,6 +221,5 @@ def test_no_key_is_printed() -> None:
     """The text is the user's own, who may show it to others: a key in it is blackened."""
     for body in map(json.dumps, documents(f"no {KEY} here")):
         for options in ([], ["--json"]):
-            args = ["--status", "401", "--body", body, *options]
-            result = CliRunner().invoke(app, ["explain", *args], env=WIDE)
+            result = explain("--status", "401", "--body", body, *options)
             assert KEY not in result.stdout + result.stderr

@@ -185,46 +185,35 @@ def test_a_call_that_goes_on_with_a_text_comes_at_once(scripted: Scripted, drive
 
 
 CALL = {"index": 0, "id": "c", "function": {"name": "f", "arguments": "{"}}
-NOT_PLAIN: dict[str, list[Any]] = {
-    "a tool call": [part(content="Let me look."), part(tool_calls=[CALL])],
-    "thinking": [part(reasoning_content="hm"), part(content="Well, ")],
-    "a document": [part(content=' {"a": ')],
-    "a list": [part(content="[1, ")],
-    "a refusal": [part(refusal="I can")],
-    "an image": [part(content="Look: "), part(images=[{"image_url": "data:"}])],
-    "a stranger's chunks": [7],
+PLAIN = said(TEXT[:30], end=False)
+FINAL: dict[str, tuple[list[Any], Sequence[Target], dict[str, Any]]] = {
+    # Half a call, half a document or half a thought is nobody's to finish.
+    "a tool call": ([part(content="Let me look."), part(tool_calls=[CALL])], CHAIN, {}),
+    "thinking": ([part(reasoning_content="hm"), part(content="Well, ")], CHAIN, {}),
+    "a document": ([part(content=' {"a": ')], CHAIN, {}),
+    "a list": ([part(content="[1, ")], CHAIN, {}),
+    "a refusal": ([part(refusal="I can")], CHAIN, {}),
+    "an image": ([part(content="Look: "), part(images=[{"image_url": "data:"}])], CHAIN, {}),
+    "a stranger's chunks": ([7], CHAIN, {}),
+    # Nobody takes a beginning, or a promise forbids it.
+    "nobody": (PLAIN, [Target("primary"), Target("able")], {}),
+    "safe": (PLAIN, CHAIN, {"replay": "safe"}),
+    "final": (PLAIN, CHAIN, {"partial": "final"}),
+    "no other": (PLAIN, CHAIN, {"must_not_degrade": True}),
+    "no lost connection": (PLAIN, CHAIN, {"fallback_on": {"rate_limit"}}),
 }
 
 
 @DRIVERS
-@pytest.mark.parametrize("began", NOT_PLAIN.values(), ids=[*NOT_PLAIN])
-def test_only_plain_text_goes_on(scripted: Scripted, driver: str, began: list[Any]) -> None:
-    """Half a call, half a document or half a thought is nobody's to finish: it is final."""
-    script = scripted(primary=[[*began, CUT]], able=[said(TEXT)])
-    with pytest.raises(StreamInterrupted):
-        read(policy_of(), script, driver)
-    assert script.asked == ["primary"]
-
-
-@DRIVERS
-@pytest.mark.parametrize(
-    ("targets", "options"),
-    [
-        ([Target("primary"), Target("able")], {}),  # nobody who takes a beginning
-        (CHAIN, {"replay": "safe"}),
-        (CHAIN, {"partial": "final"}),
-        (CHAIN, {"must_not_degrade": True}),
-        (CHAIN, {"fallback_on": {"rate_limit"}}),  # a cut is a lost connection
-    ],
-)
+@pytest.mark.parametrize(("began", "targets", "options"), FINAL.values(), ids=[*FINAL])
 def test_else_it_is_final(
-    scripted: Scripted, driver: str, targets: Sequence[Target], options: Any
+    scripted: Scripted, driver: str, began: list[Any], targets: Sequence[Target], options: Any
 ) -> None:
-    """Where nobody can, and where a promise forbids it."""
-    script = scripted(primary=[broken(30)], able=[after(30)])
+    """Only plain text goes on, and only where somebody can and may."""
+    script = scripted(primary=[[*began, CUT]], able=[after(30)])
     with pytest.raises(StreamInterrupted) as caught:
         read(policy_of(*targets), script, driver, **options)
-    assert "".join(map(text_of, caught.value.partial)) == TEXT[:30]
+    assert [*map(text_of, caught.value.partial)] == [*map(text_of, began)]
     assert script.asked == ["primary"]
 
 
