@@ -17,6 +17,7 @@ from honcho_fallback import (
 from honcho_fallback.testing import StatusError
 from tests.helpers.idle_loop import IdleLoop
 from tests.helpers.scripted import repeating
+from tests.helpers.wire import part
 
 if TYPE_CHECKING:
     from honcho_fallback import Attempt, CallRecord
@@ -136,57 +137,35 @@ async def test_a_hanging_chain_ends_and_leaves_no_task() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-@pytest.mark.parametrize(
-    "limit", [{"timeout": 0.02}, {"first_token_timeout": 0.02}, {"deadline": 0.2}]
-)
-async def test_a_limit_of_time_is_for_the_first_content(limit: dict[str, float]) -> None:
-    """AN-019, hermes#22277: a silent stream is closed and left; one that has begun is not cut."""
+def thinking_for(seconds: list[float], **options: Any) -> tuple[CallRecord, list[str], float]:
+    """Read a stream that thinks after each of these waits, then answers; in a time of its own.
+
+    Returns:
+        The record, whose streams were closed, and when.
+    """
     closed: list[str] = []
-    gate = asyncio.Event()
 
     async def ask(attempt: Attempt) -> Any:
         try:
-            yield ""
-            if not attempt.is_fallback:
-                await asyncio.Event().wait()
-            yield "hello"
-            asyncio.get_running_loop().call_later(0.25, gate.set)
-            await gate.wait()
-            yield " you"
+            yield part(content="")
+            for wait in seconds if not attempt.is_fallback else ():
+                await asyncio.sleep(wait)
+                yield part(reasoning_content="hm")
+            yield part(content="hello")
+            await asyncio.sleep(50)
+            yield part("stop")
         finally:
             closed.append(attempt.target.name)
 
-    policy = chain(2, **limit)
-    run = policy.start()
-    assert [chunk async for chunk in policy.astream(ask, run=run)] == ["", "hello", " you"]
-    assert run.record.attempts[0].kind == "timeout"
-    assert closed == ["t0", "t1"]
-
-
-THOUGHT = {"index": 0, "delta": {"reasoning_content": "hm"}, "finish_reason": None}
-ANSWER = {"index": 0, "delta": {"content": "hello"}, "finish_reason": "stop"}
-
-
-def thinking_for(seconds: list[float], **options: Any) -> tuple[CallRecord, float]:
-    """Read a stream that thinks after each of these waits, then answers; in a time of its own."""
-
-    async def read() -> tuple[CallRecord, float]:
+    async def read() -> tuple[CallRecord, list[str], float]:
         loop = asyncio.get_running_loop()
         assert isinstance(loop, IdleLoop)
-
-        async def ask(attempt: Attempt) -> Any:
-            for wait in seconds if not attempt.is_fallback else ():
-                await asyncio.sleep(wait)
-                yield {"object": "chat.completion.chunk", "choices": [THOUGHT]}
-            yield {"object": "chat.completion.chunk", "choices": [ANSWER]}
-
-        config = FallbackConfig(**options)
-        chain = [Target("primary"), Target("fallback")]
-        policy = FallbackPolicy(chain, config, runtime=await loop.runtime())
+        config, targets = FallbackConfig(**options), [Target("primary"), Target("fallback")]
+        policy = FallbackPolicy(targets, config, runtime=await loop.runtime())
         run = policy.start()
         async for _ in policy.astream(ask, run=run):
             pass
-        return run.record, loop.time()
+        return run.record, closed, loop.time()
 
     with asyncio.Runner(loop_factory=IdleLoop) as runner:
         return runner.run(read())
@@ -195,20 +174,26 @@ def thinking_for(seconds: list[float], **options: Any) -> tuple[CallRecord, floa
 @pytest.mark.parametrize(
     ("waits", "limits", "answered_by", "seconds"),
     [
+        ([200], {"timeout": 10.0}, "fallback", 60),
+        ([200], {"deadline": 30.0}, "fallback", 70),
         # The first token may be one of thinking; after it no silence is longer than idle_timeout.
-        ([9, 50, 50], {"idle_timeout": 60.0}, "primary", 109),
-        ([11], {"idle_timeout": 60.0}, "fallback", 10),
-        ([9, 61], {"idle_timeout": 60.0}, "fallback", 69),
+        ([9, 50, 50], {"first_token_timeout": 10.0, "idle_timeout": 60.0}, "primary", 159),
+        ([11], {"first_token_timeout": 10.0, "idle_timeout": 60.0}, "fallback", 60),
+        ([9, 61], {"first_token_timeout": 10.0, "idle_timeout": 60.0}, "fallback", 119),
         # It is no content: up to that an attempt has its timeout, however much it thinks.
-        ([9, 50, 50, 50], {"timeout": 100.0}, "fallback", 100),
+        ([9, 50, 50, 50], {"first_token_timeout": 10.0, "timeout": 100.0}, "fallback", 150),
     ],
 )
-def test_a_model_that_thinks_is_alive(
+def test_a_limit_of_time_is_for_the_first_content(
     waits: list[float], limits: dict[str, float], answered_by: str, seconds: float
 ) -> None:
-    """Its thoughts count as a first token, and as nothing else."""
-    record, took = thinking_for(waits, first_token_timeout=10.0, **limits)
+    """AN-019, hermes#22277: a silent stream is closed and left; one that has begun is not cut.
+
+    A model's thoughts count as a first token, and as nothing else.
+    """
+    record, closed, took = thinking_for(waits, **limits)
     assert (record.answered_by, took) == (answered_by, seconds)
+    assert closed == [attempt.target for attempt in record.attempts]
     assert record.attempts[0].kind == (None if answered_by == "primary" else "timeout")
 
 
