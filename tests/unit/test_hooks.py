@@ -361,34 +361,30 @@ COMPLETION = {"choices": [{"message": {"content": "hello"}}], "model": "m", "obj
         ("stream", says(Fields()).ask, "call"),
         ("stream", says(dict(COMPLETION)).ask, "call"),
         ("astream", says(Fields()).aask, "acall"),
-        ("call", says(SyncStream()).ask, "stream"),
-        ("call", says(BothWays()).ask, "stream"),
-        ("call", says(AsyncStream()).ask, "astream"),
-        ("acall", says(SyncStream()).aask, "stream"),
-        ("acall", says(BothWays()).aask, "astream"),
-        ("acall", says(AsyncStream()).aask, "astream"),
-        ("stream", says(AsyncStream()).ask, "astream"),
+        ("call", SyncStream(), "stream"),
+        ("call", BothWays(), "stream"),
+        ("call", AsyncStream(), "astream"),
+        ("acall", SyncStream(), "stream"),
+        ("acall", BothWays(), "astream"),
+        ("acall", AsyncStream(), "astream"),
+        ("stream", AsyncStream(), "astream"),
     ],
 )
 def test_the_wrong_verb_is_refused_with_the_right_one(verb: str, asks: Any, fits: str) -> None:
-    """What nobody has read, recorded as a success, is a failure that nobody sees."""
+    """What nobody has read, recorded as a success, is a failure that nobody sees.
+
+    The connection of a stream that was no answer goes back, in the way that its verb can.
+    """
+    made = asks if isinstance(asks, SyncStream | AsyncStream) else None
+    if made:
+        asks = says(made).aask if verb == "acall" else says(made).ask
     run = (policy := pair(fallback_on={*FailureKind} - {FailureKind.CANCELLED})).start()
     message = rf"ask: it returned .* to policy\.{verb}; use policy\.{fits} "
     with pytest.raises(FallbackConfigError, match=message):
         asked_by(verb, policy, asks, run=run)
     assert (run.outcome, len(run.record.attempts)) == ("rejected", 1)
-
-
-@pytest.mark.parametrize(
-    ("verb", "kind"),
-    [("call", SyncStream), ("call", BothWays), ("acall", SyncStream), ("acall", AsyncStream)],
-)
-def test_a_stream_that_was_no_answer_is_closed(verb: str, kind: Any) -> None:
-    """Its connection goes back, in the way that its verb can."""
-    made = kind()
-    with pytest.raises(FallbackConfigError):
-        ask(pair(), says(made), verb)
-    assert made.closed
+    if isinstance(made, SyncStream) or verb == "acall":
+        assert made is None or made.closed
 
 
 @pytest.mark.parametrize(
