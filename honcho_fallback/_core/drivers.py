@@ -251,17 +251,18 @@ class TaskScope:
         # A cancellation that was sent before the call began may arrive only now: it counts, too.
         if isinstance(below, asyncio.CancelledError) and task and not task.cancelling():
             what = f"what {call.name} was asked with was cancelled from outside"
-            lost = ConnectionAbortedError(f"{what}, the call was not")
-            lost.__cause__, lost.__traceback__ = below, error.__traceback__
-            error = lost
-            failure = call.policy.classification(lost, _OTHERS_CANCELLATION)
+            raised, error = error, ConnectionAbortedError(f"{what}, the call was not")
+            error.__cause__, error.__traceback__ = below, raised.__traceback__
+            failure = call.policy.classification(error, _OTHERS_CANCELLATION)
         elif isinstance(error, Exception) and task and task.cancelling() > self._before:
-            hidden = asyncio.CancelledError()
-            hidden.__cause__ = error
-            error = hidden
+            raised, error = error, asyncio.CancelledError()
+            error.__cause__ = raised
         elif isinstance(error, TimeoutError) and self._timeout and self._timeout.expired():
             error.args = (f"{call.name} gave no answer within {self._seconds:g} s",)
-        return run.fail(error, failure=failure, partial=partial)
+        try:
+            return run.fail(error, failure=failure, partial=partial)
+        finally:  # as in the run's own: what goes out is part of no cycle
+            del error, below
 
     async def verdict(self, validating: Awaitable[T]) -> T:
         """Await what ``validate`` says, no longer than the attempt may take."""
