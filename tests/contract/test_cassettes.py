@@ -390,8 +390,8 @@ async def test_the_first_failure_of_each_switches(
     elif way == "langchain":
         told = assert_of_langchain(answer, what, answering).response_metadata["fallback"]
         *before, _ = told["attempts"]
-        facts = [(one["status"], one["kind"], one["error"]) for one in before]
-        assert facts == [(one.status, one.kind, one.error) for one in expected]
+        said_of = [(one["status"], one["kind"], one["error"]) for one in before]
+        assert said_of == [(one.status, one.kind, one.error) for one in expected]
         assert [one["target"] for one in told["attempts"]] == [*map(target_of, asked)]
         assert (told["is_fallback"], told["model"]) == (bool(failing), PROVIDERS[answering][0])
 
