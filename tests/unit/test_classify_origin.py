@@ -20,19 +20,13 @@ from openai.types.responses import ResponseError
 from honcho_fallback import Failure, FallbackConfig, FallbackPolicy, Target, classify
 from honcho_fallback._classify._tables import ORIGINS, WORDS
 from honcho_fallback._values.failure import FailureKind as Kind
-from tests.helpers.errors import EXAMPLES, REQUEST, classified_in_a_task, raised_from
+from tests.helpers.errors import EXAMPLES, REQUEST, classified_in_a_task, raised_from, stand_in
 from tests.helpers.provider import ProviderServer, Reply
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
 LIMIT = "Rate limit exceeded."
-
-
-def made(name: str, module: str, text: str = "", base: type[Exception] = Exception) -> Exception:
-    """Build an error of a class that stands in a module."""
-    error: Exception = type(name, (base,), {"__module__": module})(text)
-    return error
 
 
 def answered(
@@ -132,7 +126,9 @@ def test_a_clouds_answer_holds_the_request(name: str) -> None:
         ("GET", "https://store.example/blobs/7", Kind.LOCAL),
         ("POST", "https://host.example/v1/models/m:predict", Kind.PERMISSION),
     ):
-        error: Any = made("HttpResponseError", "azure.core.exceptions", "The model is locked")
+        error: Any = stand_in("HttpResponseError", "azure.core.exceptions", Exception)(
+            "The model is locked"
+        )
         error.status_code = 403
         request = SimpleNamespace(method=method, url=url)
         setattr(error, name, SimpleNamespace(request=request, url=None))
@@ -168,7 +164,7 @@ def test_a_400_without_a_word_is_a_gateways() -> None:
     """Who finds a request bad says why: an error whose body is known to be empty does not."""
 
     def refused(status: int, **answer: Any) -> Any:
-        error: Any = made("BadRequestError", "openai", "Bad Request")
+        error: Any = stand_in("BadRequestError", "openai", Exception)("Bad Request")
         error.response = httpx.Response(status, **answer)
         error.status_code = status
         return error
@@ -188,7 +184,9 @@ def test_words_of_other_services_tell_where_there_is_no_address() -> None:
         for cls in (RuntimeError, httpx.HTTPError):
             assert classify(cls(text)).kind is Kind.LOCAL, entry
             assert classify(cls(f"{text} for this model")).kind is not Kind.LOCAL, entry
-        assert classify(made("APIError", "openai", text)).kind is not Kind.LOCAL, entry
+        assert classify(stand_in("APIError", "openai", Exception)(text)).kind is not Kind.LOCAL, (
+            entry
+        )
 
 
 # --- packages
@@ -198,9 +196,9 @@ def test_words_of_other_services_tell_where_there_is_no_address() -> None:
 def test_words_count_of_what_asks_models(sort: str) -> None:
     """Classes of models' SDKs, of general clients and of frameworks; their subclasses, too."""
     for package in WORDS[sort]:
-        error = made("OddError", f"{package}.errors", LIMIT)
+        error = stand_in("OddError", f"{package}.errors", Exception)(LIMIT)
         assert classify(error).kind is Kind.RATE_LIMIT, package
-        assert classify(made("MyError", "acme", LIMIT, type(error))).kind is Kind.RATE_LIMIT
+        assert classify(stand_in("MyError", "acme", type(error))(LIMIT)).kind is Kind.RATE_LIMIT
 
 
 def test_an_sdks_error_that_is_a_clients_too_is_the_sdks() -> None:
@@ -217,7 +215,7 @@ def test_each_origin_decides_before_a_status() -> None:
         if not name[:1].isupper():
             module, name = place, "OddError"
         if module and module != "builtins":
-            error: Any = made(name, f"{module}.errors", LIMIT)
+            error: Any = stand_in(name, f"{module}.errors", Exception)(LIMIT)
             error.status_code = 429
             assert classify(error).kind is row.kind, place
 
@@ -227,11 +225,11 @@ def test_where_only_models_are_asked_everything_is_theirs() -> None:
     for error, kind in (
         (answered(PAGE), Kind.OVERLOADED),
         (ExceptionGroup("of a task group", [answered(PAGE)]), Kind.OVERLOADED),
-        (made("OddError", "acme.weather", LIMIT), Kind.RATE_LIMIT),
-        (made("WeatherRateLimitError", "acme", ""), Kind.RATE_LIMIT),
+        (stand_in("OddError", "acme.weather", Exception)(LIMIT), Kind.RATE_LIMIT),
+        (stand_in("WeatherRateLimitError", "acme", Exception)(""), Kind.RATE_LIMIT),
         (RuntimeError("Error code: 503 - the database failed"), Kind.OVERLOADED),
         (ValueError(LIMIT), Kind.LOCAL),
-        (made("OddError", "redis", LIMIT), Kind.LOCAL),
+        (stand_in("OddError", "redis", Exception)(LIMIT), Kind.LOCAL),
     ):
         assert classify(error).kind is Kind.LOCAL
         assert classify(error, only_models=True).kind is kind

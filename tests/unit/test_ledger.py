@@ -21,7 +21,7 @@ from honcho_fallback.records import read_records
 from honcho_fallback.testing import StatusError
 from tests.helpers.answers import as_object
 from tests.helpers.scripted import DRIVERS, ask, pair, repeating
-from tests.helpers.wire import chat_answer
+from tests.helpers.wire import chat_answer, part
 
 GONE, BUSY = ConnectionRefusedError(111, "refused"), StatusError(429)
 SLOW, RESET = TimeoutError("too slow"), ConnectionResetError(104, "reset")
@@ -94,8 +94,7 @@ def test_a_cut_stream_counts_what_was_received(driver: str, partial: Any) -> Non
 def test_chunks_of_an_sdk_are_counted_too() -> None:
     """Texts and the arguments of tool calls; what cannot be read is not."""
     call = {"index": 0, "function": {"name": "f", "arguments": '{"a"'}}
-    deltas: list[Any] = [{"content": "hello"}, {"tool_calls": [call]}]
-    chunks: list[Any] = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    chunks: list[Any] = [part(content="hello"), part(tool_calls=[call])]
     for cut, count in ((chunks, 9), ([object()], None)):
         run = pair().start()
         with pytest.raises(StreamInterrupted):
