@@ -34,18 +34,6 @@ async def fails_from_below() -> None:
     await shared
 
 
-async def ask(attempt: Attempt) -> str:
-    if attempt.target.name == P:
-        await fails_from_below()
-    return "hello"
-
-
-async def chunks(attempt: Attempt) -> AsyncGenerator[str, None]:
-    if attempt.target.name == P:
-        await fails_from_below()
-    yield "hello"
-
-
 @pytest.mark.parametrize("config", [FallbackConfig(), FallbackConfig.honcho()])
 async def test_a_cancellation_that_nobody_sent_to_this_task_switches(
     config: FallbackConfig,
@@ -60,9 +48,14 @@ async def test_a_cancellation_that_nobody_sent_to_this_task_switches(
         scopes.append(failure.scope)
         return failure
 
+    async def chunks(attempt: Attempt) -> AsyncGenerator[str, None]:
+        if attempt.target.name == P:
+            await fails_from_below()
+        yield "hello"
+
     policy = FallbackPolicy([Target(P), Target(F)], config, refine=refine)
     run, streamed = policy.start(), policy.start()
-    assert await policy.acall(ask, run=run) == "hello"
+    assert await policy.acall(lambda attempt: anext(chunks(attempt)), run=run) == "hello"
     assert [one async for one in policy.astream(chunks, run=streamed)] == ["hello"]
     for record in (run.record, streamed.record):
         first = record.attempts[0]

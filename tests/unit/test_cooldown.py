@@ -293,9 +293,7 @@ def test_what_does_not_pass_by_itself_rests_up_to_the_longer_cap(clock: Clock) -
 def test_a_client_that_is_at_fault_rests_nobody(clock: Clock) -> None:
     """A connection pool of a closed event loop says nothing about the provider."""
     policy = pair(Cooldown(after=1), attempts_per_target=1)
-    run = policy.start()
-    assert run.attempt.position == 0
-    run.fail(DOWN, failure=Failure.of(FailureKind.CONNECTION, scope="client"))
+    policy.start().fail(DOWN, failure=Failure.of(FailureKind.CONNECTION, scope="client"))
     assert how_is_it(policy) == "up"
 
 
