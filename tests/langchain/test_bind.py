@@ -123,11 +123,8 @@ def test_what_was_bound_to_a_candidate_stays_around_its_tools() -> None:
         kwargs = one.asked[-1].kwargs
         (tool,) = kwargs["tools"]
         assert (tool["for"], tool["function"]["name"]) == (one.model, "look_up")
-        assert (kwargs["stop"], kwargs.get("seed"), "tool_choice" in kwargs) == (
-            ["x"],
-            seed,
-            False,
-        )
+        assert (kwargs["stop"], kwargs.get("seed")) == (["x"], seed)
+        assert "tool_choice" not in kwargs
 
 
 @pytest.mark.parametrize("form", ["bind", "with_config", "bind_tools", "twice"])
@@ -237,14 +234,6 @@ def test_no_field_of_a_candidate_is_lost(change: str, retries: Any) -> None:
         }
         assert differing <= (RETRIES if retries == "off" else set())
         assert one.__pydantic_private__ == original.__pydantic_private__
-
-
-@pytest.mark.parametrize("name", ["cache", "disable_streaming", "output_version", "rate_limiter"])
-def test_a_chain_has_no_field_that_is_a_candidates_business(name: str) -> None:
-    """It is refused with where it belongs: nobody would look at it there."""
-    given: Any = {name: None}
-    with pytest.raises(FallbackConfigError, match=f"{name}: .*; give it to each candidate"):
-        FallbackChatModel(alive("a"), alive("b"), **given)
 
 
 def test_a_subclass_may_have_fields() -> None:
@@ -428,14 +417,12 @@ def test_a_model_is_the_same_wherever_it_is_made(make: Any) -> None:
 def test_a_whole_config_comes_first_and_options_go_on_top() -> None:
     """By the same name as in a call's config."""
     config = FallbackConfig.resilient()
+    options: Any = {"fallback_config": config, "deadline": 9}
     given: list[Any] = [
-        FallbackChatModel(dead(), alive(), fallback_config=config, deadline=9),
-        FallbackRunnable(dead(), alive()).with_fallback_config(fallback_config=config, deadline=9),
-        with_fallbacks(dead(), [alive()], fallback_config=config, deadline=9),
-        FallbackChatModel(dead(), alive())
-        .bind(stop=["x"])
-        .with_fallback_config(fallback_config=config, deadline=9)
-        .bound,
+        failing_over(**options),
+        FallbackRunnable(dead(), alive()).with_fallback_config(**options),
+        with_fallbacks(dead(), [alive()], **options),
+        failing_over().bind(stop=["x"]).with_fallback_config(**options).bound,
     ]
     for made in given:
         held = made.policy.config
@@ -476,6 +463,13 @@ CANDIDATES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         (MODEL, MODEL | CHAIN),
         r"candidates\[1\]: got a RunnableSequence, not a chat model; pass chat models only",
     ),
+    # Those by name would lose those by position, or the other way round.
+    "by name as well": (partial(CHAT, candidates=[MODEL]), (MODEL,), "candidates"),
+    "a chain's by name as well": (partial(RUNNABLE, candidates=[MODEL]), (MODEL,), "candidates"),
+} | {
+    # A field that is a candidate's business: nobody would look at it in a chain.
+    name: (partial(CHAT, **{name: None}), (MODEL,), f"{name}: .*; give it to each candidate")
+    for name in ("cache", "disable_streaming", "output_version", "rate_limiter")
 }
 
 
@@ -562,10 +556,3 @@ def test_options_given_at_construction_are_those_given_later() -> None:
     early = FallbackChatModel(dead(), alive(), agent="a", max_attempts=2)
     late = failing_over().with_fallback_config(agent="a").with_fallback_config(max_attempts=2)
     assert early.options == late.options
-
-
-@pytest.mark.parametrize("kind", [FallbackChatModel, FallbackRunnable])
-def test_candidates_come_in_one_way(kind: Any) -> None:
-    """Candidates by position and by name would lose those by name."""
-    with pytest.raises(FallbackConfigError, match="candidates"):
-        kind(alive(), candidates=[dead()])
