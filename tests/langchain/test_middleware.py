@@ -420,9 +420,7 @@ async def test_limits_count_rounds(verb: str, outside: bool, limit: Any) -> None
     assert (len(primary.asked), len(backup.asked)) == (2, 2)
 
 
-def choosing(*names: str) -> Any:
-    """Make the selector's answer."""
-    return calls("ToolSelectionResponse", 1, tools=[*names])
+CHOOSING = calls("ToolSelectionResponse", 1, tools=["look_up"])  # the selector's answer
 
 
 @VERBS
@@ -435,7 +433,7 @@ async def test_tool_selection(verb: str, outside: bool) -> None:
         """Do nothing."""
         return ""
 
-    selector, primary, backup = chat("selector", choosing("look_up")), dead(), alive()
+    selector, primary, backup = chat("selector", CHOOSING), dead(), alive()
     select = LLMToolSelectorMiddleware(model=selector)
     stack = ordered(FallbackMiddleware(backup), select, outside=outside)
     await run(verb, agent(primary, *stack, tools=[look_up, unused]))
@@ -448,7 +446,7 @@ async def test_tool_selection(verb: str, outside: bool) -> None:
 @VERBS
 async def test_tool_selection_by_the_model_that_is_asked(verb: str) -> None:
     """Inside, who answers selects as well; outside, the agent's own model does, or nobody."""
-    primary, backup = dead(), chat("backup", choosing("look_up"), "answer")
+    primary, backup = dead(), chat("backup", CHOOSING, "answer")
     select = LLMToolSelectorMiddleware()
     inside = agent(primary, FallbackMiddleware(backup), select)
     assert last(await run(verb, inside)).text == "answer"

@@ -68,7 +68,6 @@ pytestmark = [
 
 EVERY_VERB = VERBS | SILENT_VERBS
 PROVIDERS = ["openai", "anthropic"]
-each_provider = pytest.mark.parametrize("name", PROVIDERS)
 OLD, NEW = "old-secret", "new-secret"
 
 
@@ -215,7 +214,7 @@ async def test_an_agents_model_has_a_credential_too(
 
 
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
-@each_provider
+@pytest.mark.parametrize("name", PROVIDERS)
 async def test_nobody_is_shown_a_key(
     providers: ProviderServer, name: str, verb: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -493,22 +492,11 @@ def test_every_place_of_a_composite_is_reached(name: str) -> None:
     assert without_sdk_retries(quiet) is quiet
 
 
-@pytest.mark.parametrize(
-    "candidate",
-    [
-        RunnableLambda(str),
-        PROMPT,
-        PROMPT | str,
-        FakeListChatModel(responses=["a"]),
-        look_up,
-    ],
-    ids=["lambda", "prompt", "chain", "fake", "tool"],
-)
-def test_what_has_no_retries_passes_untouched(
-    candidate: Runnable[Any, Any], caplog: pytest.LogCaptureFixture
-) -> None:
-    """The same object, and not a word about it."""
-    assert without_sdk_retries(candidate) is candidate
+def test_what_has_no_retries_passes_untouched(caplog: pytest.LogCaptureFixture) -> None:
+    """The same object, and not a word about it: a function, a prompt, a chain, a fake, a tool."""
+    fake = FakeListChatModel(responses=["a"])
+    for one in (RunnableLambda(str), PROMPT, PROMPT | str, fake, look_up):
+        assert without_sdk_retries(one) is one
     assert not caplog.records
 
 
