@@ -415,7 +415,7 @@ def test_a_model_is_the_same_wherever_it_is_made(make: Any) -> None:
 
 
 def test_a_whole_config_comes_first_and_options_go_on_top() -> None:
-    """By the same name as in a call's config."""
+    """By the same name as in a call's config; given later they are those given at once."""
     config = FallbackConfig.resilient()
     options: Any = {"fallback_config": config, "deadline": 9}
     given: list[Any] = [
@@ -427,6 +427,8 @@ def test_a_whole_config_comes_first_and_options_go_on_top() -> None:
     for made in given:
         held = made.policy.config
         assert (held.deadline, held.reset, held.cooldown) == (9, "turn", config.cooldown)
+    late = failing_over().with_fallback_config(agent="a").with_fallback_config(max_attempts=2)
+    assert late.options == failing_over(agent="a", max_attempts=2).options
     with pytest.raises(FallbackConfigError, match="fallback_config: got a dict"):
         FallbackChatModel(dead(), fallback_config={"reset": "turn"})  # type: ignore[arg-type] # what is refused
 
@@ -549,10 +551,3 @@ def test_a_candidate_that_cannot_take_tools_is_told_at_bind(what: str, position:
         else:
             model.with_structured_output(Joke)
     assert isinstance(error.value.__cause__, NotImplementedError)
-
-
-def test_options_given_at_construction_are_those_given_later() -> None:
-    """Both ways end in the same place."""
-    early = FallbackChatModel(dead(), alive(), agent="a", max_attempts=2)
-    late = failing_over().with_fallback_config(agent="a").with_fallback_config(max_attempts=2)
-    assert early.options == late.options

@@ -211,22 +211,19 @@ def test_plain_messages_stay_the_same_objects(
     assert sent_to(reader, history) is history
 
 
-@pytest.mark.parametrize(
-    "extra",
-    [
-        {"reasoning": {"id": "rs_1", "summary": []}},
-        {"reasoning_content": "Hm."},
-        {"function_call": {"name": "f", "arguments": "{}"}},
-        {"thinking_blocks": [{"thinking": "Hm."}]},
-        {"audio": {"id": "audio_1"}},
-    ],
-    ids=lambda extra: next(iter(extra)),
-)
-def test_additional_keywords_stay_with_their_writer(extra: Json) -> None:
-    """But for the name, which belongs to the conversation."""
-    message = by("openai", "Hi.", additional_kwargs={**extra, "name": "n"})
-    assert sent(message, "anthropic").additional_kwargs == {"name": "n"}
-    assert sent(message, "openai") is message
+def test_additional_keywords_stay_with_their_writer() -> None:
+    """Each of them, but for the name, which belongs to the conversation."""
+    own: Json = {
+        "reasoning": {"id": "rs_1", "summary": []},
+        "reasoning_content": "Hm.",
+        "function_call": {"name": "f", "arguments": "{}"},
+        "thinking_blocks": [{"thinking": "Hm."}],
+        "audio": {"id": "audio_1"},
+    }
+    for name, value in own.items():
+        message = by("openai", "Hi.", additional_kwargs={name: value, "name": "n"})
+        assert sent(message, "anthropic").additional_kwargs == {"name": "n"}
+        assert sent(message, "openai") is message
 
 
 @pytest.mark.parametrize("name", ["msg_1", "resp_1"])

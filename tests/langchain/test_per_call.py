@@ -125,9 +125,8 @@ def test_a_policy_of_a_calls_own_keeps_label_observers_and_turn() -> None:
     heard = Listener()
     model = turning(agent="me", observers=[heard])
     with model.turn():
-        assert [model.invoke("hi", own(reset="turn")).text for _ in range(2)] == [
-            "from backup"
-        ] * 2
+        said = [model.invoke("hi", own(reset="turn")).text for _ in range(2)]
+    assert said == ["from backup"] * 2
     assert [one.agent for one in heard.starts] == ["me", "me"]
     assert len(heard.switches) == 1
     assert [one.usage and one.usage["total_tokens"] for one in heard.records] == [15, 15]

@@ -34,7 +34,7 @@ from honcho_fallback import (
 from honcho_fallback.testing import StatusError
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
 from honcho_fallback_langchain._outputs import has_content
-from tests.helpers import speakers, wire
+from tests.helpers import agents, speakers, wire
 from tests.helpers.agents import agent, by
 from tests.helpers.chat_models import (
     USAGE,
@@ -612,17 +612,14 @@ def test_a_handler_keeps_its_class_behind_the_gate(partial: Any) -> None:
     assert written.seen == []
 
 
-async def test_a_refused_stream_ends_as_an_error() -> None:
+@pytest.mark.parametrize("verb", STREAMS)
+async def test_a_refused_stream_ends_as_an_error(verb: str) -> None:
     """A stream that broke without a word is an error for a console, the next one an answer."""
     broken = AIMessageChunk(content="", response_metadata={"finish_reason": "error"})
     model = FallbackChatModel(chat("a", broken), alive("b", "hel", "lo"))
-    written, awritten = Console(), Console()
-    for _ in model.stream("hi", {"callbacks": [written]}):
-        pass
-    async for _ in model.astream("hi", {"callbacks": [awritten]}):
-        pass
-    assert written.ends == awritten.ends == ["error", "end"]
-    assert "".join(written.seen) == "".join(awritten.seen) == "hello"
+    written = Console()
+    assert await VERBS[verb](model, "hi", {"callbacks": [written]}) == "hello"
+    assert (written.ends, "".join(written.seen)) == (["error", "end"], "hello")
 
 
 async def test_who_leaves_an_answer_without_content_leaves_no_run_open() -> None:
@@ -687,11 +684,7 @@ def test_a_model_that_answers_at_once_has_no_first_token() -> None:
     """What does not stream is bounded by its timeout alone, whoever reads tokens."""
     whole = Whole(model="primary", script=[["whole"]], disable_streaming=True)
     made = agent(whole, FallbackMiddleware(alive(), first_token_timeout=10))
-
-    async def read() -> str:
-        chunks = made.astream(HI, stream_mode="messages")
-        return "".join([chunk.text async for chunk, _ in chunks])
-
     # Its time passes only while nobody has work.
     with asyncio.Runner(loop_factory=IdleLoop) as runner:
-        assert runner.run(read()) == "whole"
+        parts = runner.run(agents.stream("ainvoke", made, "messages"))
+    assert "".join(chunk.text for chunk, _ in parts) == "whole"

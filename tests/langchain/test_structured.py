@@ -533,17 +533,10 @@ async def test_a_setting_that_some_providers_know_costs_no_call_elsewhere(
 # What never switches, and whose an error of HTTP is.
 
 SWITCHABLE = frozenset(FailureKind) - {FailureKind.CANCELLED}
-
-
-INTERRUPTS: list[BaseException] = [
-    GraphInterrupt(),
-    GraphBubbleUp(),
-    ParentCommand(Command(goto="x")),
-]
 SIGNALS: list[BaseException] = [KeyboardInterrupt(), SystemExit(1), asyncio.CancelledError()]
 
 
-@in_turn(verb=FOUR, error=INTERRUPTS)
+@in_turn(verb=FOUR, error=[GraphInterrupt(), GraphBubbleUp(), ParentCommand(Command(goto="x"))])
 async def test_control_flow_never_switches(error: BaseException, verb: str) -> None:
     """Whatever the config says, a graph's interrupt comes out, and a stray StopIteration."""
     options: Any = {"fallback_on": SWITCHABLE, "rules": of_provider(Exception)}
@@ -583,11 +576,9 @@ async def test_a_cancellation_of_something_below_is_no_cancelled_call(verb: str)
     assert await VERBS[verb](model, "hi") == "from backup"
 
 
-PAGE = httpx.Request("GET", "https://gateway.example/run")
-
-
 def down() -> httpx.ConnectError:
-    return httpx.ConnectError("All connection attempts failed", request=PAGE)
+    page = httpx.Request("GET", "https://gateway.example/run")
+    return httpx.ConnectError("All connection attempts failed", request=page)
 
 
 @pytest.mark.parametrize("bound", [False, True])

@@ -713,12 +713,9 @@ async def test_a_run_says_that_it_is_unattended(
     """
     guard = ToolLoopGuardMiddleware(ToolLoopLimits(max_iterations=2, autonomous_max_iterations=4))
     held = dict(vars(guard))
-    assert await polled(verb, str, 9, guard, {"configurable": {"unattended": True}}) == (
-        4,
-        "max_iterations",
-    )
-    config = {"configurable": configurable}
-    assert await polled(verb, str, 9, guard, config) == (polls, "max_iterations")
+    for given, expected in (({"unattended": True}, 4), (configurable, polls)):
+        counted = await polled(verb, str, 9, guard, {"configurable": given})
+        assert counted == (expected, "max_iterations")
     assert vars(guard) == held
 
 
