@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import copy
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -92,20 +93,17 @@ def test_exactly_one_call_probes_and_the_others_stay(clock: Clock) -> None:
     blips(policy, DOWN)
     clock.now += 60
     idle = policy.start()
-    barrier, runs = threading.Barrier(32), list[FallbackRun]()
+    barrier = threading.Barrier(32)
 
-    def start() -> None:
+    def start(_: int) -> FallbackRun:
         barrier.wait()
         run = policy.start()
         assert run.attempt.position in {0, 1}
-        runs.append(run)
+        return run
 
-    threads = [threading.Thread(target=start) for _ in range(32)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    probe, *others = sorted([*runs, idle], key=lambda run: run.attempt.position)
+    with ThreadPoolExecutor(32) as pool:
+        runs = [*pool.map(start, range(32)), idle]
+    probe, *others = sorted(runs, key=lambda run: run.attempt.position)
     assert [run.attempt.position for run in (probe, *others)] == [0] + [1] * 32
     assert probe is not idle
     assert others[0].record.untried[0][1] == "another call was probing it"

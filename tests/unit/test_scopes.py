@@ -56,6 +56,11 @@ def reaching(**scopes: Any) -> dict[str, Any]:
     return {"refine": refine}
 
 
+def naming(kind: str) -> dict[str, Any]:
+    """Say by a refine that a failure is of another kind."""
+    return {"refine": lambda failure, _: failure._replace(kind=FailureKind(kind))}
+
+
 LIMITS = reaching(rate_limit="credential")
 # The same key at the same host, another key there, and another host.
 CHAIN = (
@@ -89,6 +94,14 @@ CASES: dict[str, tuple[Exception, dict[str, Any], list[str], dict[str, str]]] = 
     ),
     "dead key, with refine": (
         DEAD_KEY, reaching(authentication="model"), ["primary", "sibling"], {},
+    ),
+    # Another kind alone means all of it; a host that is not there stays one.
+    "a model that is said to be a dead key": (
+        BUSY, naming("authentication"), ["primary", "colleague"], {"sibling": "key"},
+    ),
+    "dead host that is said to be a busy one": (
+        GONE, naming("overloaded"), ["primary", "stranger"],
+        {"sibling": "host", "colleague": "host"},
     ),
 }  # fmt: skip
 
@@ -157,26 +170,21 @@ def passed_over(failure: Exception, one: Target, two: Target) -> bool:
     return two.name not in script.asked
 
 
-@pytest.mark.parametrize("provider", [None, "openai"])
-def test_a_gateway_may_serve_several_providers_under_one_word_for_a_key(
-    provider: str | None,
-) -> None:
-    """The same key at another path of a host may stand for another account there."""
-    key = ApiKey("unused")
-    one, two = (
-        Target(name, provider, name, endpoint=f"https://gateway.example/{name}", credential=key)
-        for name in ("openai", "anthropic")
-    )
-    assert not passed_over(DEAD_KEY, one, two)
-
-
 @pytest.mark.parametrize("failure", [DEAD_KEY, GONE])
 def test_what_is_unknown_is_not_shared(failure: Exception) -> None:
-    """A guess that two targets share a key would cost the caller an answer."""
+    """A guess that two targets share a key would cost the caller an answer.
+
+    The same key at another path of a gateway may stand for another provider's account there.
+    """
     key, address = {"credential": ApiKey("a")}, {"endpoint": "https://one.example"}
     unknown: list[tuple[Any, Any]] = [({}, {}), (key, key), (address, key)]
     for one, two in unknown:
         assert not passed_over(failure, Target("primary", **one), Target("other", **two))
+    host = "https://gateway.example"
+    for provider in (None, "openai"):
+        here = Target("primary", provider, endpoint=f"{host}/openai", **key)
+        there = Target("other", provider, endpoint=f"{host}/anthropic", **key)
+        assert passed_over(failure, here, there) is (failure is GONE)
 
 
 SAME_HOST = [
@@ -332,16 +340,3 @@ def test_a_pool_of_ones_own_says_nothing_of_the_host(httpserver: HTTPServer, ask
     assert run.fail(got.value).target.name == "sibling"
     run.succeed()
     assert policy.start().attempt.target.name == "primary"
-
-
-@pytest.mark.parametrize(
-    ("error", "kind", "answers"),
-    [(BUSY, "authentication", "colleague"), (GONE, "overloaded", "stranger")],
-)
-def test_a_new_name_brings_its_scope_but_keeps_a_fact(
-    error: Exception, kind: str, answers: str
-) -> None:
-    """refine that only names another kind means all of it; a host that is not there stays one."""
-    policy = policy_of(refine=lambda one, _: one._replace(kind=FailureKind(kind)))
-    script = repeating(**{one.name: [one.name] for one in CHAIN[1:]} | {"primary": [error]})
-    assert policy.call(script.ask) == answers
