@@ -177,15 +177,6 @@ def test_without_the_option_a_refusal_comes_out(driver: str) -> None:
     assert {*script.asked} == {"primary"}
 
 
-def test_where_all_refuse_the_error_says_who() -> None:
-    """There is no answer to hand out, so that nobody takes a refusal for one."""
-    script = repeating(primary=[REFUSED], cheap=[REFUSED], opus=[REFUSED])
-    with pytest.raises(FallbackExhausted) as caught:
-        policy().call(script.ask)
-    assert [one.kind for one in caught.value.record.attempts] == ["refusal"] * 3
-    assert script.asked == ["primary", "cheap", "opus"]
-
-
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_a_refusal_goes_to_those_with_a_label(driver: str) -> None:
     """The others are passed over, also where nobody else is up; an outage asks them as ever."""
@@ -205,6 +196,13 @@ def test_a_refusal_goes_to_those_with_a_label(driver: str) -> None:
     with pytest.raises(FallbackExhausted):
         ask(restricted, script, driver)
     assert {*script.asked} == {"primary", "opus"}
+
+    # Where all refuse there is no answer to hand out, so that nobody takes a refusal for one.
+    script = repeating(primary=[refused], cheap=[refused], opus=[refused])
+    with pytest.raises(FallbackExhausted) as caught:
+        ask(policy(), script, driver)
+    assert [one.kind for one in caught.value.record.attempts] == ["refusal"] * 3
+    assert script.asked == ["primary", "cheap", "opus"]
 
 
 def test_a_label_that_nobody_has_is_refused() -> None:

@@ -40,16 +40,17 @@ if TYPE_CHECKING:
 PROMPT = "what the provider wrote"
 
 
-class Notebook(FallbackObserver):
-    """Write down what it hears, but for content."""
+@pytest.fixture(autouse=True)
+def nobody_observes_the_process_afterwards() -> Iterator[None]:
+    yield
+    set_observers(None)
 
-    def __init__(self) -> None:
-        self.events: list[Any] = []
 
-    def keep(self, event: Any, /) -> None:
-        self.events.append(event)
+class Notebook(Noting):
+    """Write down what it hears while it listens, but for content."""
 
-    on_start = on_switch = on_finish = on_turn_end = keep
+    is_listening = True
+    on_content = FallbackObserver.on_content
 
 
 class Broken(FallbackObserver):
@@ -130,15 +131,10 @@ def test_what_is_no_outage_logs_nothing(caplog: pytest.LogCaptureFixture) -> Non
     assert caplog.records == []
 
 
-class Sleeper(Notebook):
-    """Listen when awake."""
-
-    is_listening = False
-
-
 def test_an_observer_that_does_not_listen_hears_nothing_of_a_call() -> None:
     """Asked at each call's start; nothing is told or built for it, and the others hear all."""
-    sleeper, notebook = Sleeper(), Notebook()
+    sleeper, notebook = Notebook(), Notebook()
+    sleeper.is_listening = False
     alone, both = policy(sleeper), policy(sleeper, notebook)
     for asked in (alone, both):
         run = asked.start()
@@ -292,10 +288,7 @@ def test_an_object_with_a_hook_observes(where: str) -> None:
     observers: list[Any] = [duck, sub, SimpleNamespace(on_switch=heard.append)]
     observed = policy(*observers if where == "policy" else ())
     set_observers(observers if where == "process" else None)
-    try:
-        DRIVERS["call"](observed, failing_twice(), observed.start())
-    finally:
-        set_observers(None)
+    DRIVERS["call"](observed, failing_twice(), observed.start())
     assert [record.outcome for record in duck.records + sub.records] == ["success"] * 2
     assert [switch.fallback.name for switch in heard] == ["anthropic/two", "local/three"]
 
@@ -333,22 +326,12 @@ def test_what_cannot_observe_is_refused(take: Any, observers: Any, message: str)
     assert check_observers(iter(both)) == tuple(both)
 
 
-@pytest.fixture
-def everywhere() -> Iterator[Notebook]:
-    """Observe every policy of the process."""
-    notebook = Notebook()
-    set_observers([notebook])
-    yield notebook
-    set_observers(None)
-
-
-def test_observers_of_the_process_observe_every_policy(everywhere: Notebook) -> None:
+def test_observers_of_the_process_observe_every_policy() -> None:
     """Policies made before and after hear them too, and each policy keeps its own.
 
     Who is given in both places observes once, and who wants content gets it here as well.
     """
-    set_observers(None)
-    own = Listener()
+    own, everywhere = Listener(), Notebook()
     before = policy(own, targets=1)
     set_observers([everywhere])
     after = policy(targets=1)
@@ -368,8 +351,9 @@ def test_observers_of_the_process_observe_every_policy(everywhere: Notebook) -> 
     assert outputs(reader) == ["hello"]
 
 
-def test_a_simulation_is_no_traffic(everywhere: Notebook) -> None:
+def test_a_simulation_is_no_traffic() -> None:
     """What a policy does in a time of its own never reaches the process's observers."""
+    set_observers([everywhere := Notebook()])
     chain = [Target("one"), Target("two")]
     observed = FallbackPolicy(chain, FallbackConfig(reset="turn"), runtime=Runtime())
     with observed.turn():

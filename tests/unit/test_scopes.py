@@ -176,8 +176,8 @@ def test_what_is_unknown_is_not_shared(failure: Exception) -> None:
 
     The same key at another path of a gateway may stand for another provider's account there.
     """
-    key, address = {"credential": ApiKey("a")}, {"endpoint": "https://one.example"}
-    unknown: list[tuple[Any, Any]] = [({}, {}), (key, key), (address, key)]
+    key: dict[str, Any] = {"credential": ApiKey("a")}
+    unknown = [({}, {}), (key, key), ({"endpoint": "https://one.example"}, key)]
     for one, two in unknown:
         assert not passed_over(failure, Target("primary", **one), Target("other", **two))
     host = "https://gateway.example"

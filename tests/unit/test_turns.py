@@ -64,13 +64,17 @@ def turn(policy: FallbackPolicy, script: Any, session_id: str = "s") -> None:
         ("turn", ["primary", *["fallback"] * 3], {"primary": "the turn had already left it"}),
     ],
 )
+@pytest.mark.parametrize("named", [False, True])
 def test_a_switch_lasts_for_its_iteration_or_its_turn(
-    reset: str, asked: list[str], untried: dict[str, str]
+    reset: str, asked: list[str], untried: dict[str, str], *, named: bool
 ) -> None:
-    """HON-014, HON-015, HRS-010: whatever it is, the next turn has the whole chain again."""
+    """HON-014, HON-015, HRS-010: whatever it is, the next turn has the whole chain again.
+
+    Whoever passes the conversation's name along changes nothing by it: a session is a turn then.
+    """
     policy, script = pair(reset), repeating(primary=[DOWN], fallback=["hello"])
     for _ in range(2):
-        with policy.turn():
+        with policy.session("s") if named else policy.turn():
             policy.call(script.ask)
             policy.call(script.ask)
             policy.call(script.ask, run=(run := policy.start()))
@@ -365,19 +369,6 @@ def test_agents_share_a_store_and_no_place() -> None:
     for agent in ("writer", "judge", "writer"):
         turn(FallbackPolicy(chain, config, agent=agent), script)
     assert script.asked == ["primary", "fallback", "primary", "fallback"]
-
-
-def test_with_another_reset_a_session_is_a_turn() -> None:
-    """Whoever passes the conversation's name along changes nothing by it."""
-    script = repeating(primary=[DOWN], fallback=["hello"])
-    for reset in ("turn", "iteration"):
-        policy = pair(reset)
-        for _ in range(2):
-            with policy.session("s"):
-                policy.call(script.ask)
-                policy.call(script.ask)
-    stays, begins_anew = ["primary", "fallback", "fallback"], ["primary", "fallback"]
-    assert script.asked == [*stays, *stays, *begins_anew * 4]
 
 
 @pytest.mark.parametrize(
