@@ -229,6 +229,9 @@ def test_where_only_models_are_asked_everything_is_theirs() -> None:
         (stand_in("WeatherRateLimitError", "acme", Exception)(""), Kind.RATE_LIMIT),
         (RuntimeError("Error code: 503 - the database failed"), Kind.OVERLOADED),
         (ValueError(LIMIT), Kind.LOCAL),
+        # A code in a text: elsewhere a ValueError that begins like that is the program's.
+        (ValueError("rate_limit_exceeded: slow"), Kind.RATE_LIMIT),
+        (ValueError("port: 7"), Kind.LOCAL),
         (stand_in("OddError", "redis", Exception)(LIMIT), Kind.LOCAL),
     ):
         assert classify(error).kind is Kind.LOCAL
@@ -342,14 +345,6 @@ def test_json_that_does_not_fit_is_a_models(text: str) -> None:
     assert classify(own.value).kind is Kind.LOCAL
 
 
-def test_a_code_in_a_text_counts_where_only_a_model_was_asked() -> None:
-    """Elsewhere a ValueError that begins like that is the program's."""
-    error = ValueError("rate_limit_exceeded: slow")
-    assert classify(error).kind is Kind.LOCAL
-    assert classify(error, only_models=True).kind is Kind.RATE_LIMIT
-    assert classify(ValueError("port: 7"), only_models=True).kind is Kind.LOCAL
-
-
 # --- clients of this process
 
 
@@ -362,27 +357,22 @@ LOOPS = [
     "<asyncio.locks.Event object at 0x7> is bound to a different event loop",
     "Task <Task pending> got Future <Future pending> attached to a different loop",
 ]
+CLOSED = "Cannot send a request, as the client has been closed."
 
 
 @pytest.mark.parametrize("wrap", [lambda error: error, sdk_error], ids=["bare", "in an SDK's"])
-@pytest.mark.parametrize("text", LOOPS)
+@pytest.mark.parametrize("text", [*LOOPS, CLOSED])
 def test_a_connection_of_a_loop_that_is_over_is_a_lost_one(
     text: str, wrap: Callable[[BaseException], BaseException]
 ) -> None:
-    """Nobody rests for it. The request may have gone out: the socket takes it before the loop."""
+    """Nobody rests for it. The request may have gone out: the socket takes it before the loop.
+
+    A client that is closed asks nobody: under a loop somebody else closed it, as a cache does.
+    """
     failure = classified_in_a_task(wrap(RuntimeError(text)))
     assert (failure.kind, failure.transient) == (Kind.CONNECTION, True)
-    assert (failure.scope, failure.reached) == ("client", "unknown")
+    assert (failure.scope, failure.reached) == ("client", "no" if text == CLOSED else "unknown")
     assert classify(wrap(RuntimeError(text))).kind is Kind.LOCAL  # no loop runs: it is a mistake
-
-
-def test_a_client_that_is_closed_asks_nobody() -> None:
-    """Under a loop somebody else closed it, as a cache does; elsewhere the program did."""
-    error = RuntimeError("Cannot send a request, as the client has been closed.")
-    for one in (error, sdk_error(error)):
-        failure = classified_in_a_task(one)
-        assert (failure.kind, failure.scope, failure.reached) == (Kind.CONNECTION, "client", "no")
-        assert classify(one).kind is Kind.LOCAL
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # LiteLLM's import warns of its own types

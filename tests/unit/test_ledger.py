@@ -209,30 +209,23 @@ def test_the_usage_of_a_refused_answer_stays_with_its_attempt(
     assert run.record.usage == (answer and usages[-1])
 
 
-def test_what_was_reported_before_a_failure_stays_with_the_attempt() -> None:
-    """An adapter that reports usage before the answer is refused does not bill the fallback."""
-    run = pair().start()
-    run.report(usage={"input_tokens": 99})
-    run.fail(BUSY)
-    assert run.record.usage is None
-    run.accept("hello", usage={"input_tokens": 3})
-    assert [attempt.usage for attempt in run.record.attempts] == [
-        {"input_tokens": 99},
-        {"input_tokens": 3},
-    ]
-    assert run.record.usage == {"input_tokens": 3}
-
-
 def test_an_answer_that_is_looked_at_has_its_usage_and_its_time(clock: Any) -> None:
-    """What the caller says of it counts as for one that needs no look, refused or taken."""
+    """What the caller says of it counts as for one that needs no look, refused or taken.
+
+    An adapter that reports usage before a failure does not bill the fallback.
+    """
     policy = pair(validate=lambda answer: answer != "bad", switch_after=2)
     start = clock.now
     run = policy.start()
     run.accept("bad", usage={"n": 1}, now=start + 1)
-    assert run.accept("good", usage={"n": 2}, now=start + 3) is None
+    run.report(usage={"n": 99})
+    run.fail(BUSY, now=start + 3)
+    assert run.record.usage is None
+    assert run.accept("good", usage={"n": 2}, now=start + 6) is None
     record = run.record
-    assert [attempt.usage for attempt in record.attempts] == [{"n": 1}, {"n": 2}]
-    assert ([attempt.seconds for attempt in record.attempts], record.seconds) == ([1, 2], 3)
+    assert [attempt.usage for attempt in record.attempts] == [{"n": 1}, {"n": 99}, {"n": 2}]
+    assert ([attempt.seconds for attempt in record.attempts], record.seconds) == ([1, 2, 3], 6)
+    assert (record.usage, record.is_fallback) == ({"n": 2}, True)
     plain = pair().start()
     plain.accept("hello", now=start + 5)
     assert plain.record.seconds == 5

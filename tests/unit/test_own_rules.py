@@ -230,11 +230,7 @@ def test_rules_count_with_every_verb(driver: str, file: Path) -> None:
     first = run.record.attempts[0]
     assert (first.kind, first.note) == ("overloaded", "rule 2 of rules.toml")
     assert "primary (rule 2 of rules.toml): overloaded (400, StatusError)" in run.record.explain()
-
-
-@pytest.mark.parametrize("driver", DRIVERS)
-def test_rules_count_for_answers_with_every_verb(driver: str) -> None:
-    """What check_response finds is a rule's: here one that ends the call."""
+    # What check_response finds is a rule's, too: here one that ends the call.
     policy = pair(rules=rule(kind="invalid_request", code="TEAM_BUDGET"))
     script = repeating(primary=[ERROR_BODY], fallback=["yes"])
     run = policy.start()
