@@ -77,12 +77,12 @@ class Row(NamedTuple):
         connected: Was a connection made?
         began: Had a stream begun?
         retried: Does the client retry by itself? Then those that can are asked.
-        reached: What every client has to say.
+        reached: What every client has to say; by default that nothing is certain.
         others: Those that say something else, and what.
     """
 
     place: Callable[[], Any]
-    reached: str
+    reached: str = "unknown"
     connected: str = "yes"
     began: str = "no"
     retried: str = "no"
@@ -104,47 +104,39 @@ ROWS = {
         WAYS["connecting is silent"], "no", "no", others=dict.fromkeys(WITHOUT_DETAIL, "unknown")
     ),
     "nobody: the proxy refused": Row(WAYS["proxy down"], "no", "no"),
-    "the proxy: 502 to the tunnel": Row(WAYS["proxy says 502"], "unknown", "to the proxy"),
-    "nobody: closed": Row(WAYS["closed without an answer"], "unknown"),
-    "nobody: reset": Row(WAYS["reset in the status line"], "unknown"),
-    "nobody: no answer in time": Row(WAYS["no answer"], "unknown"),
+    "the proxy: 502 to the tunnel": Row(WAYS["proxy says 502"], connected="to the proxy"),
+    "nobody: closed": Row(WAYS["closed without an answer"]),
+    "nobody: reset": Row(WAYS["reset in the status line"]),
+    "nobody: no answer in time": Row(WAYS["no answer"]),
     "the provider: 400": Row(partial(answered, no(400)), "refused"),
     "the provider: 401": Row(partial(answered, no(401)), "refused"),
     "the provider: 429": Row(partial(answered, no(429)), "refused"),
     "the provider: 503": Row(partial(answered, no(503)), "refused", others={"aiohttp": "unknown"}),
-    "the provider: 500": Row(partial(answered, no(500)), "unknown"),
-    "the provider: 408": Row(partial(answered, no(408)), "unknown"),
-    "the provider: 409": Row(partial(answered, no(409)), "unknown"),
-    "the provider: 424": Row(partial(answered, no(424)), "unknown"),
-    "the provider: 499": Row(partial(answered, no(499)), "unknown"),
+    "the provider: 500": Row(partial(answered, no(500))),
+    "the provider: 408": Row(partial(answered, no(408))),
+    "the provider: 409": Row(partial(answered, no(409))),
+    "the provider: 424": Row(partial(answered, no(424))),
+    "the provider: 499": Row(partial(answered, no(499))),
     "a gateway: 429 and a page": Row(page(429, NGINX), "refused"),
-    "a gateway: 503 and nginx's page": Row(page(503, NGINX), "unknown"),
-    "a gateway: 503 and Heroku's page": Row(page(503, HEROKU), "unknown"),
-    "a gateway: 503 and a line": Row(
-        page(503, "upstream request timeout", "text/plain"), "unknown"
-    ),
-    "a gateway: 503 and a socket's words": Row(
-        page(503, "socket closed", "text/plain"), "unknown"
-    ),
+    "a gateway: 503 and nginx's page": Row(page(503, NGINX)),
+    "a gateway: 503 and Heroku's page": Row(page(503, HEROKU)),
+    "a gateway: 503 and a line": Row(page(503, "upstream request timeout", "text/plain")),
+    "a gateway: 503 and a socket's words": Row(page(503, "socket closed", "text/plain")),
     "a gateway: 503 and no code": Row(
-        page(503, '{"message": "Service Unavailable"}', "application/json"), "unknown"
+        page(503, '{"message": "Service Unavailable"}', "application/json")
     ),
-    "a gateway: 503 and nothing": Row(page(503, ""), "unknown"),
+    "a gateway: 503 and nothing": Row(page(503, "")),
     "the provider: overloaded, in a stream": Row(
         partial(answered, overloaded_first_of_all, streamed=True), "refused"
     ),
     "the provider: overloaded, in a stream that had begun": Row(
-        partial(answered, Reply(text="", error="overloaded_error"), streamed=True),
-        "unknown",
-        began="yes",
+        partial(answered, Reply(text="", error="overloaded_error"), streamed=True), began="yes"
     ),
-    "nobody: closed, then refused": Row(served(dies), "unknown", retried="yes"),
+    "nobody: closed, then refused": Row(served(dies), retried="yes"),
     "nobody, then the provider: 429": Row(
-        partial(answered, Reply(drop=True), no(429)), "unknown", retried="yes"
+        partial(answered, Reply(drop=True), no(429)), retried="yes"
     ),
-    "nobody: a stream that broke": Row(
-        WAYS["reset in a stream, before content"], "unknown", began="yes"
-    ),
+    "nobody: a stream that broke": Row(WAYS["reset in a stream, before content"], began="yes"),
 }
 
 

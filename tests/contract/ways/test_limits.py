@@ -24,21 +24,12 @@ HANGS = Reply(hang=True)
 # Time.
 
 
-@cells()
-async def test_the_patience_of_a_models_own_client_is_kept(cell: Cell) -> None:
-    """Whoever set a timeout on the primary meant it, and an option never gives more."""
-    cell.primary.standing = HANGS
-    cell.places[0] = replace(cell.places[0], timeout=0.3)
-    cell.build(timeout=60, deadline=120)
-    assert await cell.is_answered_by(cell.backup)
-    assert cell.kinds == ["timeout", None]
-
-
-# In seconds, and whether it is looked at in a stream; None for both.
-BOUNDS: dict[str, Any] = {
-    "timeout": (2, False),
-    "deadline": (2.4, None),
-    "first_token_timeout": (2, True),
+# The patience of the primary's own client, the options, and whether in a stream; None for both.
+BOUNDS: dict[str, tuple[float | None, Any, bool | None]] = {
+    "client": (0.3, {"timeout": 60, "deadline": 120}, None),
+    "timeout": (None, {"timeout": 2}, False),
+    "deadline": (None, {"deadline": 2.4}, None),
+    "first_token_timeout": (None, {"first_token_timeout": 2}, True),
 }
 
 
@@ -46,15 +37,20 @@ BOUNDS: dict[str, Any] = {
     ("cell", "bound"),
     [
         pytest.param((way, verb), bound, id=f"{way.name}-{verb}-{bound}")
-        for bound, (_, streamed) in BOUNDS.items()
+        for bound, (_, _, streamed) in BOUNDS.items()
         for way, verb in rows(streamed=streamed)
     ],
     indirect=["cell"],
 )
-async def test_an_attempt_ends_where_the_policy_bounds_it(cell: Cell, bound: str) -> None:
-    """Its client has more patience; of a deadline it gets a part, and the fallback the rest."""
+async def test_an_attempt_ends_at_the_least_of_its_bounds(cell: Cell, bound: str) -> None:
+    """Of a deadline it gets a part, and the fallback the rest.
+
+    Whoever set a timeout on the primary's client meant it, and an option never gives more.
+    """
     cell.primary.standing = HANGS
-    cell.build(**{bound: BOUNDS[bound][0]})
+    patience, options, _ = BOUNDS[bound]
+    cell.places[0] = replace(cell.places[0], timeout=patience)
+    cell.build(**options)
     assert await cell.is_answered_by(cell.backup)
     assert cell.kinds == ["timeout", None]
 
@@ -97,7 +93,14 @@ async def test_what_must_not_degrade_stays_at_the_primary(cell: Cell) -> None:
 
 @cells()
 async def test_a_call_stays_within_its_labels(cell: Cell) -> None:
-    """``require`` passes over whom it does not fit, and the next one that it fits is asked."""
+    """``require`` passes over whom it does not fit, and the next one that it fits is asked.
+
+    Where it fits nobody, the error says which label is missing.
+    """
+    with pytest.raises(FallbackConfigError, match="eu"):
+        cell.build(require={"eu"})
+        await cell.ask()
+    assert cell.asked == (0, 0)
     cell.primary.fail(503)
     home, abroad = cell.places
     eu = frozenset({"eu"})
@@ -112,15 +115,6 @@ async def test_a_call_stays_within_its_labels(cell: Cell) -> None:
     assert cell.asked == (1, 0)
     ((_, why),) = cell.record.untried
     assert why == "it lacks the label 'eu'"
-
-
-@one_each()
-async def test_nobody_is_asked_where_nobody_has_the_label(cell: Cell) -> None:
-    """The error says which one is missing."""
-    with pytest.raises(FallbackConfigError, match="eu"):
-        cell.build(require={"eu"})
-        await cell.ask()
-    assert cell.asked == (0, 0)
 
 
 @cells()
