@@ -7,6 +7,7 @@ import contextvars
 import gc
 import threading
 from contextlib import aclosing, suppress
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import litellm
@@ -90,15 +91,6 @@ ENDINGS: tuple[dict[str, Reply], ...] = (
 )
 
 
-def endings(bench: Any) -> Iterator[None]:
-    """Let a call end in one way after the other."""
-    for replies in ENDINGS:
-        bench.providers.reset()
-        for name, reply in replies.items():
-            bench[name].standing = reply
-        yield
-
-
 @pytest.mark.parametrize("asks", ["sync", "async"])
 def test_an_ended_call_is_not_alive(asks: str, bench: Any, keeper: ContextKeeper) -> None:
     """A context that was copied during a call does not keep it.
@@ -109,12 +101,14 @@ def test_an_ended_call_is_not_alive(asks: str, bench: Any, keeper: ContextKeeper
 
     async def inside() -> None:
         before = alive()
-        for way in WAYS:
-            for _ in endings(bench):
-                await call(router, way, asks)
-                # A stream that was left closes its connection when it is collected; inside the
-                # pool's lock, while the next request takes one, it would wait for it for ever.
-                gc.collect()
+        for way, replies in product(WAYS, ENDINGS):
+            bench.providers.reset()
+            for name, reply in replies.items():
+                bench[name].standing = reply
+            await call(router, way, asks)
+            # A stream that was left closes its connection when it is collected; inside the
+            # pool's lock, while the next request takes one, it would wait for it for ever.
+            gc.collect()
         await asyncio.sleep(0)  # the loop closes generators that were collected
         assert len(keeper.contexts) >= 3 * len(ENDINGS)
         assert len(alive()) == len(before)

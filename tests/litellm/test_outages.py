@@ -89,9 +89,15 @@ def test_one_model_with_other_parameters_is_a_fallback(bench: Any, say: Any) -> 
 
 
 def test_a_new_key_is_a_new_target(config: FallbackConfig, bench: Any, ask: Any, say: Any) -> None:
-    """`upsert_deployment` with another key makes another target of it, under the same id."""
+    """`upsert_deployment` with another key makes another target of it, under the same id.
+
+    A request that brought a dead key along does not send everybody to the fallback.
+    """
     bench["primary"].fail(401, times=1)
     router, _ = bench.managed(config)
+    ask(router, api_key="mine, and dead")
+    assert say(router) == "hello from primary"
+    bench["primary"].fail(401, times=1)
     ask(router)
     router.upsert_deployment(litellm.Deployment(**bench.deployment("primary", 0)))
     assert say(router) == "hello from backup"
@@ -123,16 +129,6 @@ def test_who_a_deployment_is(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Non
     assert not [one for one in mine if one.startswith("here:") or "key-of" in one]
     assert len({*here}) == 2
     assert all(one.startswith("here:") for one in here)
-
-
-def test_a_callers_own_key_says_nothing_of_the_deployment(
-    config: FallbackConfig, bench: Any, ask: Any, say: Any
-) -> None:
-    """A request that brought a dead key along does not send everybody to the fallback."""
-    bench["primary"].fail(401, times=1)
-    router, _ = bench.managed(config)
-    ask(router, api_key="mine, and dead")
-    assert say(router) == "hello from primary"
 
 
 @pytest.mark.parametrize(

@@ -153,11 +153,6 @@ def test_a_deployment_that_comes_later_with_a_mistake_spoils_its_group_until_it_
         assert len(listener.starts) == 2 * number
 
 
-def of_team(team: str, public: str | None = None) -> dict[str, Any]:
-    """Return the model_info of a team's deployment."""
-    return {"info": {"team_id": team, **({"team_public_model_name": public} if public else {})}}
-
-
 def test_each_team_has_its_own_ranks(
     bench: Any, ask: Any, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -166,8 +161,8 @@ def test_each_team_has_its_own_ranks(
     models = [
         bench.deployment(f"{team}{rank}", rank, group=f"internal-{team}{rank}", info=info)
         for team in ("x", "y")
+        for info in [{"team_id": team, "team_public_model_name": "public"}]
         for rank in (0, 1)
-        for info in [of_team(team, "public")["info"]]
     ]
     router, _ = bench.managed(models=models)
     assert not errors_in(caplog)
@@ -189,9 +184,9 @@ def test_a_mistake_of_one_team_is_not_the_others(
     """A group that teams share is checked as each of them, and as nobody's, sees it."""
     models = [
         bench.deployment("all1", 1, group="shared"),
-        bench.deployment("x0", 0, group="shared", **of_team("x")),
-        bench.deployment("y0", 0, group="shared", **of_team("y")),
-        bench.deployment("z0", "0", group="shared", **of_team("z")),
+        bench.deployment("x0", 0, group="shared", info={"team_id": "x"}),
+        bench.deployment("y0", 0, group="shared", info={"team_id": "y"}),
+        bench.deployment("z0", "0", group="shared", info={"team_id": "z"}),
     ]
     router, listener = bench.managed(models=models)
     assert [line.partition(" is no chain")[0] for line in errors_in(caplog)] == [
