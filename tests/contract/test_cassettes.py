@@ -248,14 +248,6 @@ SAYS = {
         for what in ("structured", "stream", "responses")
     },
 }
-STANDS_IN = (
-    ("openai_rate_limit", "anthropic"),
-    ("openai_overloaded", "anthropic"),
-    ("openai_overloaded", "local"),
-    ("anthropic_rate_limit", "openai"),
-    ("anthropic_overloaded", "openai"),
-    ("anthropic_unavailable", "openai"),
-)
 SHAPES = ("text", "tools", "structured", "stream")
 # By the way in: what is asked for, who fails how in turn, and who answers.
 CASES = {

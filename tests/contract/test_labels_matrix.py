@@ -8,6 +8,7 @@ is asked for another model.
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import agents
@@ -367,15 +368,10 @@ def clean() -> Iterator[None]:
         yield
 
 
-ENDS: dict[tuple[str, str], list[str]] = {}  # what came of each cell
-
-
+@cache
 def ends_of(providers: ProviderServer, way: str, out: str) -> list[str]:
     """Ask in every manner of a cell, once for all tests, and say what came of it."""
-    asks = CELLS[way].get(out, ())
-    if (way, out) not in ENDS:
-        ENDS[way, out] = [outcome(providers, ask) for ask in asks]
-    return ENDS[way, out]
+    return [outcome(providers, ask) for ask in CELLS[way].get(out, ())]
 
 
 def outcome(providers: ProviderServer, ask: Callable[[Site], Any]) -> str:
