@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any
 import pytest
 import yaml
 
-import honcho_fallback
 import honcho_fallback_litellm
 from honcho_fallback import FallbackConfig
 from tests.test_house import ROOMS
@@ -170,20 +169,11 @@ def test_every_page_is_in_the_navigation_and_shown_to_coding_agents() -> None:
 def test_coding_agents_are_told_names_that_there_are() -> None:
     """A name in ``llms.txt`` that was renamed would be written into other people's code."""
     names = {*re.findall(r"`(?:[\w.]+ = )?([A-Z]\w+[a-z]\w*)", LLMS)} - {"ExceptionGroup"}
-    exported = {
-        name
-        for package in ("honcho_fallback", *(path.name for path in (ROOT / "adapters").iterdir()))
-        for name in _exports(package)
-    }
+    packages = [*ROOT.glob("honcho_fallback/__init__.py"), *ROOT.glob("adapters/*/__init__.py")]
+    sources = (path.read_text("utf-8").partition("__all__ = [")[2] for path in packages)
+    exported = {one for text in sources for one in re.findall(r'"(\w+)"', text.partition("]")[0])}
     assert names
     assert names <= exported, names - exported
-
-
-def _exports(package: str) -> list[str]:
-    folder = ROOT if package == honcho_fallback.__name__ else ROOT / "adapters"
-    path = folder / package / "__init__.py"
-    source = path.read_text(encoding="utf-8") if path.exists() else ""
-    return re.findall(r'"(\w+)"', source.partition("__all__ = [")[2].partition("]")[0])
 
 
 def test_supported_pythons_stand_in_one_list() -> None:

@@ -166,16 +166,10 @@ def test_the_transport_inside_is_asked_and_closed() -> None:
     An exception of one's own is raised as it is; what an SDK makes of it is the SDK's matter.
     """
     closed: list[str] = []
-
-    class Inside(httpx.BaseTransport):
-        def handle_request(self, request: httpx.Request) -> httpx.Response:
-            return httpx.Response(200, text="inside")
-
-        def close(self) -> None:
-            closed.append("inside")
-
+    inside: Any = httpx.MockTransport(lambda _: httpx.Response(200))
+    inside.close = lambda: closed.append("inside")
     error = KeyError("a bug")
-    transport = FaultTransport(Inside()).on(1, status=503).on(3, error=error)
+    transport = FaultTransport(inside).on(1, status=503).on(3, error=error)
     with httpx.Client(transport=transport) as client:
         assert [client.get("http://localhost/").status_code for _ in range(2)] == [503, 200]
         with pytest.raises(KeyError) as caught:
