@@ -190,13 +190,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.server.open.discard(self.connection)
         super().finish()
 
-    def do_GET(self) -> None:
-        self._serve()
-
     def do_POST(self) -> None:
-        self._serve()
-
-    def _serve(self) -> None:
         at = time.monotonic()
         name, _, path = self.path.lstrip("/").partition("/")
         try:
@@ -207,6 +201,9 @@ class _Handler(BaseHTTPRequestHandler):
             self._answer(provider, request, reply)
         except ConnectionError:  # the client left
             self.close_connection = True
+
+    def do_GET(self) -> None:
+        self.do_POST()
 
     def _answer(self, provider: Provider, request: SeenRequest, reply: Reply) -> None:
         if reply.delay:
@@ -234,21 +231,14 @@ class _Handler(BaseHTTPRequestHandler):
         elif events is not None:
             self._send_events(reply, events)
         else:
-            self._send_json(reply.status, document, reply.headers, cut=reply.cut)
+            self._send_json(reply, document)
 
-    def _send_json(
-        self,
-        status: int,
-        document: Any,
-        headers: Mapping[str, str] | None = None,
-        *,
-        cut: bool = False,
-    ) -> None:
+    def _send_json(self, reply: Reply, document: Any) -> None:
         data = (document if isinstance(document, str) else json.dumps(document)).encode()
         own = {"content-type": "application/json", "content-length": str(len(data))}
-        self._send_head(status, {**own, **(headers or {})})
-        self.wfile.write(data[: len(data) // 2] if cut else data)
-        self.close_connection = self.close_connection or cut
+        self._send_head(reply.status, {**own, **reply.headers})
+        self.wfile.write(data[: len(data) // 2] if reply.cut else data)
+        self.close_connection = self.close_connection or reply.cut
 
     def _send_head(self, status: int, headers: Mapping[str, str]) -> None:
         self.send_response(status)
