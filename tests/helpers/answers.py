@@ -72,10 +72,6 @@ def _claude(blocks: list[Json], stop: str = "end_turn", **more: Any) -> Json:
     return {**wire.message_answer(*blocks, model="m", stop=stop), **more}
 
 
-def _ends(stop: str, **more: Any) -> Json:
-    return {**wire.message_delta(_claude([], stop)), **more}
-
-
 _FORMS: dict[str, Any] = {
     "made": _made,  # before the others, whose names are those of its fields
     "event": lambda name, **more: {"type": f"response.{name}", **more},
@@ -87,7 +83,7 @@ _FORMS: dict[str, Any] = {
     "starts": lambda blocks: wire.message_start(_claude(blocks)),
     "block": lambda block, index=0: wire.block_start(block, index),
     "block_delta": lambda delta, index=0: wire.block_delta(delta, index),
-    "ends": _ends,
+    "ends": lambda stop, **more: {**wire.message_delta(_claude([], stop)), **more},
     "parts": lambda parts, finish="STOP", **more: {
         **wire.gemini_answer(*parts, model="m", finish=finish),
         **more,

@@ -52,6 +52,7 @@ class Stored:
 
 def stored(span: ReceivedSpan) -> Stored:
     read = span.attributes
+    is_root = span.parent_id is None or read.get("langfuse.internal.as_root") is True
     return Stored(
         id=span.span_id,
         trace_id=span.trace_id,
@@ -69,7 +70,7 @@ def stored(span: ReceivedSpan) -> Stored:
         metadata=_metadata(read),
         level=_level(span),
         status_message=read.get(f"{_LF}status_message") or span.status_message or None,
-        trace_name=read.get("langfuse.trace.name") or (span.name if _is_root(span) else None),
+        trace_name=read.get("langfuse.trace.name") or (span.name if is_root else None),
         first_token=_parsed(read.get(f"{_LF}completion_start_time")),
         start=span.start,
         end=span.end,
@@ -84,10 +85,6 @@ def _type(read: Mapping[str, Any]) -> str:
         return "GENERATION"
     models = (f"{_LF}model.name", "gen_ai.request.model", "gen_ai.response.model")
     return "GENERATION" if any(read.get(name) for name in models) else "SPAN"
-
-
-def _is_root(span: ReceivedSpan) -> bool:
-    return span.parent_id is None or span.attributes.get("langfuse.internal.as_root") is True
 
 
 def _level(span: ReceivedSpan) -> str:

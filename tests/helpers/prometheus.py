@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import pytest
 
 from honcho_fallback.measurements import METRICS
-
-if TYPE_CHECKING:
-    from collections.abc import Mapping
-
-    from honcho_fallback.measurements import Metric
 
 # By a metric's name and its labels' values; of a histogram the number and the sum.
 Figures = dict[tuple[str, ...], float | tuple[float, float]]
@@ -28,16 +21,12 @@ def prometheus_figures(exposition: str) -> Figures:
     }
     figures: Figures = {}
     for metric in METRICS:
-        name = metric.prometheus_name
-        shown = f"{name}_count" if metric.kind == "histogram" else name
+        name, is_histogram = metric.prometheus_name, metric.kind == "histogram"
+        shown = f"{name}_count" if is_histogram else name
         for (sample, *labels), value in values.items():
             if sample == shown:
-                key = (metric.name, *_values(metric, dict(labels)))
-                is_histogram = metric.kind == "histogram"
+                named = dict(labels)
+                assert {*named} == {*metric.labels}
+                key = (metric.name, *(named[label] for label in metric.labels))
                 figures[key] = (value, values[f"{name}_sum", *labels]) if is_histogram else value
     return figures
-
-
-def _values(metric: Metric, labels: Mapping[str, str]) -> list[str]:
-    assert {*labels} == {*metric.labels}
-    return [labels[label] for label in metric.labels]

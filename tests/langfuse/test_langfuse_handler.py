@@ -81,7 +81,7 @@ def called(handler: LangfuseCallbackHandler, *, fails: int = 0, question: Any = 
     asking.call(failing(fails).ask, run=run)
 
 
-def test_fifty_calls_at_once_on_one_handler(memory: Memory) -> None:
+async def test_fifty_calls_at_once_on_one_handler(memory: Memory) -> None:
     """Tasks and threads: each call has its own generation, and nothing stays in the handler."""
     handler = LangfuseCallbackHandler(memory.client)
     asking = policy(handler)
@@ -101,12 +101,9 @@ def test_fifty_calls_at_once_on_one_handler(memory: Memory) -> None:
                 break
         await stream.aclose()
 
-    async def all_of_them() -> list[str]:
-        runs = [asking.start() for _ in range(50)]
-        await asyncio.gather(*(one(number, run) for number, run in enumerate(runs)))
-        return [run.record.call_id for run in runs]
-
-    ids = asyncio.run(all_of_them())
+    runs = [asking.start() for _ in range(50)]
+    await asyncio.gather(*(one(number, run) for number, run in enumerate(runs)))
+    ids = [run.record.call_id for run in runs]
     told = {one.metadata["call_id"]: one for one in memory.stored()}
     assert [told[call_id].input for call_id in ids] == [f"question {n}" for n in range(50)]
     assert [told[call_id].output for call_id in ids] == [
@@ -316,7 +313,7 @@ def test_nothing_stays_current(memory: Memory) -> None:
     assert all(one.parent_id is None for one in memory.stored())
 
 
-def test_a_stream_may_end_anywhere(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_stream_may_end_anywhere(memory: Memory, caplog: pytest.LogCaptureFixture) -> None:
     """A generator that is closed in another task or thread, or lost, ends its generation once."""
     asking = policy(LangfuseCallbackHandler(memory.client))
 
@@ -324,12 +321,9 @@ def test_a_stream_may_end_anywhere(memory: Memory, caplog: pytest.LogCaptureFixt
         for letter in "ab":
             yield letter
 
-    async def two_tasks() -> None:
-        stream = asking.astream(letters)
-        assert await asyncio.ensure_future(anext(stream)) == "a"
-        await asyncio.ensure_future(stream.aclose())
-
-    asyncio.run(two_tasks())
+    async_stream = asking.astream(letters)
+    assert await asyncio.ensure_future(anext(async_stream)) == "a"
+    await asyncio.ensure_future(async_stream.aclose())
     with ThreadPoolExecutor(1) as one, ThreadPoolExecutor(1) as other:
         stream = asking.stream(lambda _: iter("ab"))
         assert one.submit(next, stream).result() == "a"
