@@ -373,7 +373,7 @@ def test_extras_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 SENTINEL = "sk-sentinel-7f3a9c2e51"
-NAMES = (
+KEYS = (
     "ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "GEMINI_API_KEY", "GOOGLE_API_KEY",
     "LANGSMITH_GATEWAY_API_KEY", "OPENAI_ADMIN_KEY", "OPENAI_API_KEY",
 )  # fmt: skip
@@ -382,11 +382,10 @@ ADDRESSES = (
     "ANTHROPIC_API_URL", "ANTHROPIC_BASE_URL", "ANTHROPIC_PROXY", "GOOGLE_GEMINI_BASE_URL",
     "GOOGLE_VERTEX_BASE_URL", "LANGSMITH_GATEWAY", "OPENAI_API_BASE", "OPENAI_BASE_URL", "OPENAI_PROXY",
 )  # fmt: skip
-OTHERS = {
-    "GOOGLE_CLOUD_LOCATION": SENTINEL,
-    "GOOGLE_CLOUD_PROJECT": SENTINEL,
-    "GOOGLE_GENAI_USE_ENTERPRISE": "true",
-    "GOOGLE_GENAI_USE_VERTEXAI": "true",
+OF_THE_SDKS = {
+    **dict.fromkeys((*KEYS, "GOOGLE_CLOUD_LOCATION", "GOOGLE_CLOUD_PROJECT"), SENTINEL),
+    **dict.fromkeys(ADDRESSES, "http://127.0.0.1:9"),
+    **dict.fromkeys(("GOOGLE_GENAI_USE_ENTERPRISE", "GOOGLE_GENAI_USE_VERTEXAI"), "true"),
 }
 
 
@@ -395,11 +394,7 @@ def test_nothing_of_the_environment_reaches_a_host(
     transport: str, verb: str, providers: ProviderServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HOM-021: the SDKs' own variables are for the SDKs' own hosts."""
-    for name in NAMES:
-        monkeypatch.setenv(name, SENTINEL)
-    for name in ADDRESSES:
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    for name, value in OTHERS.items():
+    for name, value in OF_THE_SDKS.items():
         monkeypatch.setenv(name, value)
     ask(deriver(providers, transport), verb)
     (request,) = providers[transport].requests

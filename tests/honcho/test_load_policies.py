@@ -345,13 +345,8 @@ def test_a_missing_key_is_a_failed_authentication_without_a_request() -> None:
 
 def test_of_an_address_the_host_is_shown() -> None:
     """HON-075: its path and query may hold a secret, and tell two accounts apart."""
-    environ = {
-        f"{F}__TRANSPORT": "openai_compatible",
-        f"{F}__MODEL": "m",
-        f"{F}__API_KEY": "k",
-        f"{F}__BASE_URL": "https://llm.example/tok/v1?k=pw",
-    }
-    elsewhere = environ | {f"{F}__BASE_URL": "https://llm.example/v1"}
+    elsewhere = below({**AT_HOST, "TRANSPORT": "openai_compatible"})
+    environ = elsewhere | {f"{F}__BASE_URL": "https://llm.example/tok/v1?k=pw"}
     target, same, other = (
         loaded(**one)["deriver"].targets[1] for one in (environ, environ, elsewhere)
     )

@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
 from itertools import repeat
 from multiprocessing import get_context
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -434,18 +435,6 @@ def test_a_cluster_is_asked_in_one_slot(tmp_path: Path) -> None:
         node.close()
 
 
-class Server:
-    """A client that replies with anything, or raises it."""
-
-    def __init__(self, reply: Any) -> None:
-        self._reply = reply
-
-    def eval(self, *_: Any) -> Any:
-        if isinstance(self._reply, Exception):
-            raise self._reply
-        return self._reply
-
-
 # For six keys: of two targets each its model's, its credential's and its host's.
 REPLIES: list[Any] = [
     LookupError("of another library's"), None, 0, b"x", [], [[]] * 5, [[]] * 7, [None] * 6,
@@ -463,7 +452,13 @@ REPLIES: list[Any] = [
 @pytest.mark.parametrize("reply", REPLIES, ids=range(len(REPLIES)))
 def test_no_reply_of_any_client_costs_an_answer(reply: Any, driver: str) -> None:
     """Whatever stands in the place of a Redis, calls go on with what the process remembers."""
-    store = RedisCooldown(Server(reply), after=1, base=1)
+
+    def answer(*_: Any) -> Any:
+        if isinstance(reply, Exception):
+            raise reply
+        return reply
+
+    store = RedisCooldown(SimpleNamespace(eval=answer), after=1, base=1)
     policy = FallbackPolicy(chain(), FallbackConfig(cooldown=store, wait=0))
     script = repeating(primary=[DOWN], fallback=["hello"])
     for _ in range(3):
