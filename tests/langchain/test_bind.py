@@ -466,8 +466,8 @@ CANDIDATES: dict[str, tuple[Any, tuple[Any, ...], str]] = {
         r"candidates\[1\]: got a RunnableSequence, not a chat model; pass chat models only",
     ),
     # Those by name would lose those by position, or the other way round.
-    "by name as well": (partial(CHAT, candidates=[MODEL]), (MODEL,), "candidates"),
-    "a chain's by name as well": (partial(RUNNABLE, candidates=[MODEL]), (MODEL,), "candidates"),
+    "by name as well": (partial(CHAT, candidates=[MODEL]), (MODEL,), "candidates: no such"),
+    "a chain's": (partial(RUNNABLE, candidates=[MODEL]), (MODEL,), "candidates: no such"),
 } | {
     # A field that is a candidate's business: nobody would look at it in a chain.
     name: (partial(CHAT, **{name: None}), (MODEL,), f"{name}: .*; give it to each candidate")
