@@ -13,7 +13,6 @@ import pytest
 
 from honcho_fallback import (
     Cooldown,
-    Failure,
     FailureKind,
     FallbackConfig,
     FallbackConfigError,
@@ -286,13 +285,6 @@ def test_what_does_not_pass_by_itself_rests_up_to_the_longer_cap(clock: Clock) -
         run = policy.start()
         assert run.attempt.position == 1
         assert run.record.cooling == {"primary": longest}
-
-
-def test_a_client_that_is_at_fault_rests_nobody(clock: Clock) -> None:
-    """A connection pool of a closed event loop says nothing about the provider."""
-    policy = pair(Cooldown(after=1), attempts_per_target=1)
-    policy.start().fail(DOWN, failure=Failure.of(FailureKind.CONNECTION, scope="client"))
-    assert how_is_it(policy) == "up"
 
 
 # A memory orders, it never forbids.

@@ -335,8 +335,11 @@ def test_a_pool_of_ones_own_says_nothing_of_the_host(httpserver: HTTPServer, ask
     gate.set()
     failure = classify(got.value)
     assert (failure.kind, failure.reached, failure.scope) == ("timeout", "no", "client")
-    policy = policy_of(*CHAIN[:2], cooldown=Cooldown(after=1, base=60))
-    run = policy.start()
-    assert run.fail(got.value).target.name == "sibling"
-    run.succeed()
-    assert policy.start().attempt.target.name == "primary"
+    # Nor does a pool that is left of a closed event loop.
+    stale = failure._replace(kind=FailureKind.CONNECTION)
+    policy = policy_of(*CHAIN[:2], cooldown=Cooldown(after=1, base=60), attempts_per_target=1)
+    for meant in (None, stale):
+        run = policy.start()
+        assert run.fail(got.value, failure=meant).target.name == "sibling"
+        run.succeed()
+        assert policy.start().attempt.target.name == "primary"
