@@ -129,6 +129,10 @@ class Site:
         """Describe a deployment that stands in no chain."""
         return self.deployment("abroad-2", None, "free")
 
+    def listed(self, **lists: Any) -> Any:
+        """Ask a Router whose own lists name the group of no chain."""
+        return self.complete(router=self.router(self.free(), **lists))
+
     # The agents' frameworks.
 
     def runner(self, **settings: Any) -> Any:
@@ -320,16 +324,8 @@ CELLS: dict[str, dict[str, list[Callable[[Site], Any]]]] = {
             )
         ],
         "inside": [
-            down(
-                lambda site: site.complete(
-                    router=site.router(site.free(), fallbacks=[{"chat": ["free"]}])
-                )
-            ),
-            down(
-                lambda site: site.complete(
-                    router=site.router(site.free(), default_fallbacks=["free"])
-                )
-            ),
+            down(lambda site: site.listed(fallbacks=[{"chat": ["free"]}])),
+            down(lambda site: site.listed(default_fallbacks=["free"])),
             down(
                 lambda site: site.complete(
                     site.free(), fallbacks=["free", {"model": "chat", "api_base": site.away}]

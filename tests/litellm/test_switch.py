@@ -13,6 +13,7 @@ import pytest
 from honcho_fallback import Failure, FailureKind, FallbackConfig
 from honcho_fallback.testing import StatusError
 from honcho_fallback_litellm._failures import classifier_for
+from tests.helpers.errors import raised_from, stand_in
 from tests.helpers.litellm_runs import ASKED, ask_in, run_async
 from tests.helpers.provider import Reply
 from tests.helpers.wire import COUNTS
@@ -206,32 +207,27 @@ def test_trouble_while_an_error_is_read_is_not_the_error(
 ) -> None:
     """A bug below a rate limit changes nothing; below LiteLLM's catch-all it is what happened."""
     error = getattr(litellm, kind)("own words", llm_provider="openai", model="m")
-    error.__cause__ = below
-    assert meaning_of(error).kind == meant
+    assert meaning_of(raised_from(error, below)).kind == meant
 
 
 def test_what_litellms_own_client_was_told_counts() -> None:
     """The transport's error below has the status; the body of a stream only LiteLLM's has read."""
     request = httpx.Request("POST", "http://127.0.0.1/v1/messages")
     response = httpx.Response(400, request=request, stream=httpx.ByteStream(b"never read"))
-    kind = type("AnthropicError", (Exception,), {"status_code": 400})
-    kind.__module__ = "litellm.llms.anthropic.common_utils"
+    kind = stand_in("AnthropicError", "litellm.llms.anthropic.common_utils")
     told = {"type": "invalid_request_error", "message": "Your credit balance is too low"}
-    handler = kind(json.dumps({"type": "error", "error": told}))
-    handler.__cause__ = httpx.HTTPStatusError("own words", request=request, response=response)
+    handler = kind(json.dumps({"type": "error", "error": told}), status_code=400)
+    raised_from(handler, httpx.HTTPStatusError("own words", request=request, response=response))
     error = litellm.BadRequestError("own words", llm_provider="anthropic", model="m")
-    error.__cause__ = handler
-    assert meaning_of(error).kind == "quota"
+    assert meaning_of(raised_from(error, handler)).kind == "quota"
 
 
 def test_a_retry_after_that_only_litellm_kept_counts() -> None:
     """Some of its handlers pass on a status and keep the headers to themselves."""
     error = litellm.RateLimitError("own words", llm_provider="bedrock", model="m")
     error.litellm_response_headers = {"retry-after": "4"}  # type: ignore[attr-defined]
-    kind = type("BedrockError", (Exception,), {"status_code": 429})
-    kind.__module__ = "litellm.llms.bedrock.common_utils"
-    error.__cause__ = kind("own words")
-    failure = meaning_of(error)
+    kind = stand_in("BedrockError", "litellm.llms.bedrock.common_utils")
+    failure = meaning_of(raised_from(error, kind("own words", status_code=429)))
     assert (failure.kind, failure.retry_after) == ("rate_limit", 4)
 
 
@@ -269,8 +265,8 @@ def test_a_rule_is_for_what_the_provider_sent() -> None:
     """LiteLLM makes a 500 of Anthropic's 529; a kind of LiteLLM's own troubles may be a rule's."""
     for kind, status in (("quota", 529), ("local", 503)):
         error = litellm.InternalServerError("overloaded", "anthropic", "claude")
-        error.__cause__ = StatusError(status)
-        failure = meaning_of(error, rules={"kind": kind, "status": status})
+        raised = raised_from(error, StatusError(status))
+        failure = meaning_of(raised, rules={"kind": kind, "status": status})
         assert (failure.kind, failure.by_rule) == (kind, True)
 
 
