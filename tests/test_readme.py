@@ -415,12 +415,6 @@ def test_shell_lines_name_commands_and_options_that_exist() -> None:
             assert not unknown, f"{page}: {line}"
 
 
-def anchors(text: str) -> set[str]:
-    """Return what a link may name after ``#``."""
-    headings = re.findall(r"^##+ (.*)$", text, re.MULTILINE)
-    return {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
-
-
 @pytest.mark.parametrize("page", [*sorted(PAGES), "CONTRIBUTING.md"])
 def test_links_lead_somewhere(page: str) -> None:
     """A heading that was renamed, or a file that was moved, would leave a dead link."""
@@ -436,4 +430,6 @@ def test_links_lead_somewhere(page: str) -> None:
         target = (folder / path).resolve() if path else ROOT / page
         assert target.exists(), link
         if anchor and target.suffix == ".md":
-            assert anchor in anchors(target.read_text("utf-8")), link
+            headings = re.findall(r"^##+ (.*)$", target.read_text("utf-8"), re.MULTILINE)
+            names = {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
+            assert anchor in names, link

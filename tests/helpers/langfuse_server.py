@@ -52,6 +52,7 @@ class Stored:
 
 def stored(span: ReceivedSpan) -> Stored:
     read = span.attributes
+    costs = _parsed(read.get(f"{_LF}cost_details"))
     is_root = span.parent_id is None or read.get("langfuse.internal.as_root") is True
     return Stored(
         id=span.span_id,
@@ -66,7 +67,7 @@ def stored(span: ReceivedSpan) -> Stored:
         input=_parsed(read.get(f"{_LF}input")),
         output=_parsed(read.get(f"{_LF}output")),
         usage=_usage(read),
-        cost=_cost(read),
+        cost=costs if isinstance(costs, dict) else {},
         metadata=_metadata(read),
         level=_level(span),
         status_message=read.get(f"{_LF}status_message") or span.status_message or None,
@@ -124,11 +125,6 @@ def _usage(read: Mapping[str, Any]) -> dict[str, int]:
         if (type(value) is int and value >= 0) or (isinstance(value, str) and value.isdecimal())
     }
     return counts if "total" in counts or not counts else {**counts, "total": sum(counts.values())}
-
-
-def _cost(read: Mapping[str, Any]) -> dict[str, float]:
-    details = _parsed(read.get(f"{_LF}cost_details"))
-    return details if isinstance(details, dict) else {}
 
 
 class Memory:

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 from honcho_fallback import Cooldown, TransportRecovery
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from honcho_fallback import Failure, PendingAction, Target
 
 
@@ -17,15 +15,8 @@ class Later(Cooldown):
 
     ahead = 0.0
 
-    def update_and_select(
-        self,
-        reports: Sequence[Any],
-        offered: Sequence[Any],
-        now: float,
-        lease: float | None = None,
-        /,
-    ) -> Any:
-        return super().update_and_select(reports, offered, now + self.ahead, lease)
+    def update_and_select(self, reports: Any, offered: Any, now: float, /, *lease: Any) -> Any:
+        return super().update_and_select(reports, offered, now + self.ahead, *lease)
 
 
 class AtOnce(TransportRecovery):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Any
 
-from honcho_fallback import FallbackConfig, FallbackPolicy, Target
-from honcho_fallback.testing import Clock, Scripted
+import pytest
+
+from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback.testing import Clock, Scripted, StatusError
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -24,6 +26,13 @@ def repeating(**replies: Sequence[Any]) -> Script:
 def pair(**options: Any) -> FallbackPolicy:
     chain = [Target("primary"), Target("fallback")]
     return FallbackPolicy(chain, FallbackConfig(**{"wait": 0, **options}))
+
+
+def exhausted(one: int, two: int) -> FallbackExhausted:
+    """Return what a call raises whose targets answer with these statuses."""
+    with pytest.raises(FallbackExhausted) as caught:
+        pair().call(repeating(primary=[StatusError(one)], fallback=[StatusError(two)]).ask)
+    return caught.value
 
 
 def asked_by(verb: str, policy: FallbackPolicy, ask: Any, **options: Any) -> Any:

@@ -90,7 +90,7 @@ def test_a_turn_lies_under_what_is_current(memory: Memory) -> None:
     assert {call.trace_id for call in calls} == {request.trace_id}
 
 
-def test_a_turn_over_threads_and_tasks_is_one(memory: Memory) -> None:
+async def test_a_turn_over_threads_and_tasks_is_one(memory: Memory) -> None:
     """Calls that begin together, wherever they run, share one parent."""
     policy = loop(LangfuseCallbackHandler(memory.client))
     with policy.turn() as turn, ThreadPoolExecutor(4) as pool:
@@ -99,10 +99,7 @@ def test_a_turn_over_threads_and_tasks_is_one(memory: Memory) -> None:
         async def ask(_: Attempt) -> str:
             return "hello"
 
-        async def together() -> None:
-            await asyncio.gather(*(policy.acall(ask) for _ in range(4)))
-
-        asyncio.run(together())
+        await asyncio.gather(*(policy.acall(ask) for _ in range(4)))
     (root,), calls = split(memory.stored())
     assert len(calls) == 8
     assert {call.parent_id for call in calls} == {root.id}

@@ -192,7 +192,7 @@ def test_the_policys_waits_move_the_clock_and_take_no_time(
     assert fallback_clock.slept == [20.0]
 
 
-def test_tasks_wait_through_the_same_time() -> None:
+async def test_tasks_wait_through_the_same_time() -> None:
     """Waits at once overlap and end in order; who is cancelled in one holds nobody up."""
     clock, woke = Clock(now=0.0), list[tuple[str, float]]()
 
@@ -201,13 +201,10 @@ def test_tasks_wait_through_the_same_time() -> None:
             await clock.asleep(pause)
             woke.append((name, clock.now))
 
-    async def main() -> None:
-        cancelled = asyncio.create_task(clock.asleep(4))
-        await asyncio.sleep(0)
-        cancelled.cancel()
-        await asyncio.gather(wait("long", 10), wait("short", 1, 2, 3), wait("middle", 5))
-
-    asyncio.run(main())
+    cancelled = asyncio.create_task(clock.asleep(4))
+    await asyncio.sleep(0)
+    cancelled.cancel()
+    await asyncio.gather(wait("long", 10), wait("short", 1, 2, 3), wait("middle", 5))
     assert woke == [("short", 1), ("short", 3), ("middle", 5), ("short", 6), ("long", 10)]
     assert clock.now == 10
 

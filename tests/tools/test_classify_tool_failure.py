@@ -14,7 +14,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import honcho_fallback.tools
-from honcho_fallback import FallbackExhausted, FallbackPolicy, Target
 from honcho_fallback.testing import StatusError
 from honcho_fallback.tools import (
     ToolBlockedError,
@@ -25,7 +24,7 @@ from honcho_fallback.tools import (
     classify_tool_failure,
 )
 from tests.helpers.errors import raised_from
-from tests.helpers.scripted import repeating
+from tests.helpers.scripted import exhausted
 
 PAGE = "https://tickets.example/issues/7"  # of a service that is no model's
 TABLE = Path(honcho_fallback.tools.__file__).with_name("tools.toml")
@@ -197,17 +196,8 @@ def http_error(status: int) -> BaseException:
 
 
 def failed_command(code: str) -> BaseException:
-    try:
+    with pytest.raises(subprocess.CalledProcessError) as caught:
         subprocess.run([sys.executable, "-c", code], check=True, capture_output=True)
-    except subprocess.CalledProcessError as error:
-        return error
-    raise AssertionError
-
-
-def exhausted() -> BaseException:
-    policy = FallbackPolicy([Target("one"), Target("two")])
-    with pytest.raises(FallbackExhausted) as caught:
-        policy.call(repeating(one=[StatusError(401)], two=[StatusError(402)]).ask)
     return caught.value
 
 
@@ -246,7 +236,7 @@ def exhausted() -> BaseException:
             raised_from(one := RuntimeError("one"), raised_from(RuntimeError("two"), one)),
             "unknown",
         ),
-        (exhausted(), "model_connection"),
+        (exhausted(401, 402), "model_connection"),
     ],
     ids=repr,
 )

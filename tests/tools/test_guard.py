@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from honcho_fallback import FallbackConfigError, FallbackExhausted, FallbackPolicy, Target
+from honcho_fallback import FallbackConfigError
 from honcho_fallback.testing import StatusError
 from honcho_fallback.tools import (
     ToolBlockedError,
@@ -26,7 +26,7 @@ from honcho_fallback.tools import (
     ToolOutcome,
 )
 from tests.helpers.errors import raised_from
-from tests.helpers.scripted import repeating
+from tests.helpers.scripted import exhausted
 
 ORDINARY, PASSING = "no such row", "connection refused"
 GO = "continue"
@@ -224,11 +224,7 @@ def test_a_delegated_call_of_ours_is_read_from_its_record(
     statuses: tuple[int, int], answer: str
 ) -> None:
     """OH-022, OH-013: FallbackExhausted says by its kinds whether the inner call could recover."""
-    one, two = map(StatusError, statuses)
-    inner = FallbackPolicy([Target("one"), Target("two")])
-    with pytest.raises(FallbackExhausted) as caught:
-        inner.call(repeating(one=[one], two=[two]).ask, wait=0)
-    error = raised_from(RuntimeError("the helper failed"), caught.value)
+    error = raised_from(RuntimeError("the helper failed"), exhausted(*statuses))
     assert told(ToolLoopGuard(), ("delegate", {}, error)) == [answer]
 
 
