@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import honcho_fallback.tools
@@ -291,6 +291,7 @@ class HostileError(Exception):
         raise RuntimeError
 
 
+@settings(deadline=None)  # speed is not the point
 @given(st.text(), st.booleans())
 def test_no_text_makes_it_raise_or_is_repeated(text: str, timed_out: bool) -> None:
     """Whatever a tool says, the answer is one of ten, in our own words."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from honcho_fallback import FallbackConfigError
@@ -425,6 +425,7 @@ def test_the_page_has_every_limit_with_its_default() -> None:
 SECRET = "sk-sentinel-7f3a9c2e51"
 
 
+@settings(deadline=None)  # speed is not the point
 @given(
     st.lists(
         st.tuples(
@@ -457,6 +458,7 @@ def test_a_blocker_that_a_person_can_remove_is_asked_for() -> None:
     assert verdict.failure.kind == "bad_credentials"
 
 
+@settings(deadline=None)  # speed is not the point
 @given(st.lists(st.sampled_from([ORDINARY, PASSING, None, ToolBlockedError.marker]), max_size=12))
 def test_the_state_survives_a_checkpoint(errors: list[Any]) -> None:
     """A run goes on from its state as JSON or as a pickle, wherever it was saved."""
