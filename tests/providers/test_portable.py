@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from google.genai import types
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from honcho_fallback import FallbackConfigError
@@ -33,6 +33,7 @@ RESULT = {"role": "tool", "tool_call_id": "call:1", "content": "21"}
 
 
 @pytest.mark.parametrize(("made_by", "for_"), [*product(FORMATS, repeat=2)])
+@settings(deadline=None)  # speed is not the point
 @given(texts=st.lists(st.text(min_size=1).filter(str.strip), min_size=1, max_size=4))
 def test_texts_and_calls_survive_any_way_round(made_by: str, for_: str, texts: list[str]) -> None:
     """From chat to a format, to another and back: texts, the call and its result; and again."""

@@ -10,7 +10,7 @@ import openai.types.chat
 import openai.types.responses
 import pytest
 from google.genai import types as genai
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from openai.lib.streaming.chat import ChunkEvent
 
@@ -362,6 +362,7 @@ _values = st.recursive(
 )
 
 
+@settings(deadline=None)  # speed is not the point
 @given(answer=_values)
 def test_none_of_them_ever_raises(answer: Any) -> None:
     """Whatever an answer holds, an Answer comes out, a yes or no, and nothing or a Failure."""

@@ -17,7 +17,7 @@ import pydantic
 import pytest
 import requests
 import tenacity
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from honcho_fallback import FallbackPolicy
@@ -418,6 +418,7 @@ def test_a_mistake_that_a_connection_class_hides_is_a_mistake() -> None:
 _edges = st.tuples(st.integers(0, 5), st.integers(0, 5), st.integers(0, 3))
 
 
+@settings(deadline=None)  # speed is not the point
 @given(edges=st.lists(_edges, max_size=18))
 def test_any_net_of_causes_ends(edges: list[tuple[int, int, int]]) -> None:
     """Causes, contexts, wrapped exceptions and arguments may point anywhere, and back."""
@@ -486,6 +487,7 @@ _names = st.sampled_from(
 _traps = st.tuples(st.sampled_from(["raise", "warn", "return", "hold"]), _values)
 
 
+@settings(deadline=None)  # speed is not the point
 @given(traps=st.dictionaries(_names, _traps, max_size=6), args=st.lists(_values, max_size=3))
 def test_classify_never_raises(traps: dict[str, tuple[str, Any]], args: list[Any]) -> None:
     """Whatever attributes and arguments do, a Failure comes out and keeps its promises."""

@@ -13,7 +13,7 @@ import httpcore
 import httpx
 import pytest
 from google.genai import errors as genai
-from hypothesis import example, given
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from websockets.exceptions import ConnectionClosed, ConnectionClosedError, ConnectionClosedOK
 from websockets.frames import Close
@@ -146,6 +146,7 @@ def test_a_text_is_read_by_its_sentences(row: dict[str, Any]) -> None:
         assert not fits(text, row["under"], row["alternative"]), text
 
 
+@settings(deadline=None)  # speed is not the point
 @given(words=st.permutations(["deployment", "was", "removed", "on", "tuesday"]))
 def test_words_count_in_any_order(words: list[str]) -> None:
     """A sentence is the set of its words."""
@@ -183,6 +184,7 @@ def test_a_models_name_and_an_address_say_nothing(name: str) -> None:
 
 @example(status=200)
 @example(status=399)
+@settings(deadline=None)  # speed is not the point
 @given(status=st.sampled_from([100, 200, 302, 399, *range(400, 600)]))
 def test_an_unknown_status_counts_as_its_class(status: int) -> None:
     """One without rules of its own has those of 400 or of 500; what is no error has none."""
@@ -214,6 +216,7 @@ _tokens = st.sampled_from(
 )
 
 
+@settings(deadline=None)  # speed is not the point
 @given(text=st.text() | st.lists(_tokens, max_size=30).map(" ".join))
 def test_any_text_is_read(text: str) -> None:
     """Nothing raises, and the rule that comes out is one of the status's own."""
