@@ -226,7 +226,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "tools": (1179, ("honcho_fallback/tools",)),
     "simulate": (867, ("honcho_fallback/simulate",)),
     "cli": (559, ("honcho_fallback/cli",)),
-    "langchain": (3671, ("adapters/honcho_fallback_langchain",)),
+    "langchain": (3669, ("adapters/honcho_fallback_langchain",)),
     # Who writes into which metadata is told once again; LangChain gave more for it.
     "litellm": (2384, ("adapters/honcho_fallback_litellm",)),
     "honcho": (1748, ("adapters/honcho_fallback_honcho",)),

@@ -101,6 +101,7 @@ class Request:
 
     call: Call
     attempt: Attempt
+    attempts: tuple[Attempt, ...]  # it and those around it: a candidate may be a chain
     candidate: Any
     messages: Any  # or what else is asked
     settings: dict[str, Any]
@@ -109,8 +110,7 @@ class Request:
     _tokens: Any = None
 
     def __enter__(self) -> Self:
-        attempts = (*ATTEMPTS.get(), self.attempt)
-        self._tokens = var_child_runnable_config.set(self.config), ATTEMPTS.set(attempts)
+        self._tokens = var_child_runnable_config.set(self.config), ATTEMPTS.set(self.attempts)
         return self
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> None:
@@ -285,7 +285,8 @@ class Call(ABC):
             description = attempt_metadata(attempt, self.chain.targets[0], failed)
             if own is not None:  # the run under its own says which attempt it is
                 callbacks.add_metadata(description)
-        return Request(self, attempt, candidate, messages, settings, config, description)
+        attempts = (*ATTEMPTS.get(), attempt)
+        return Request(self, attempt, attempts, candidate, messages, settings, config, description)
 
     def failed_before(self, attempt: Attempt) -> list[dict[str, Any]]:
         """Return what the record says of the attempts before this one; it is built once."""

@@ -208,7 +208,8 @@ def raise_as_failure(error: Exception, *, reads: bool) -> None:
             raise unfit(f"the answer {why}", error) from error
         return
     is_plain = type(error).__module__ == "builtins" or isinstance(error, ValidationError)
-    is_own = is_models and any(map(_integrates, below)) and all(map(_is_own, below))
+    own = (_integrates(name) or name.partition(".")[0] in _ASKS_WITH for name in below)
+    is_own = is_models and any(map(_integrates, below)) and all(own)
     if is_own and is_plain and classify(error, only_models=True).kind == "local":
         why, name = "its integration does not take the request", type(error).__name__
         failure = Failure.of(FailureKind.UNSUPPORTED, reason=why, error=name, reached="no")
@@ -245,7 +246,3 @@ def _step_of(error: Exception) -> list[str]:
 
 def _integrates(module: str) -> bool:
     return module.startswith("langchain_") and not module.startswith("langchain_core.")
-
-
-def _is_own(module: str) -> bool:
-    return _integrates(module) or module.partition(".")[0] in _ASKS_WITH

@@ -160,8 +160,8 @@ def _error_in(event: bytes, attempt: Attempt) -> Exception:
     failure = check_response(body)
     if failure is None:
         return _malformed(f"{target.name} sent no whole stream of Messages")
-    status, said = failure.status or 500, failure.provider_message
-    error = APIError(status, said, target.provider or "", target.model)
+    status, message = failure.status or 500, failure.provider_message
+    error = APIError(status, message, target.provider or "", target.model)
     error.body = body
     return error
 

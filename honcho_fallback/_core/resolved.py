@@ -66,8 +66,8 @@ class ResolvedPolicy:
         self.max_attempts = config.max_attempts or attempts
         self.turn_scoped = config.reset != "iteration"
         self.grouped = config.on_exhausted == "group" and len(chain) > 1
-        self.unfit = self._unlabelled("require", config.require)
-        self.unfit_after_refusal = self._unlabelled("refusal_require", config.refusal_require)
+        self.unfit = self._unfit_for("require", config.require)
+        self.unfit_after_refusal = self._unfit_for("refusal_require", config.refusal_require)
         # Only such a call looks at more than its own attempts before it asks.
         limits = (config.cooldown, config.deadline, config.retry_budget, config.transport_recovery)
         credentials = (target.credential for target in chain)
@@ -79,7 +79,7 @@ class ResolvedPolicy:
             classify, rules=config.rules, only_models=config.only_models
         )
 
-    def _unlabelled(self, option: str, labels: frozenset[str]) -> Mapping[int, str]:
+    def _unfit_for(self, option: str, labels: frozenset[str]) -> Mapping[int, str]:
         """Say by position who lacks a label or would degrade the call; somebody has to be left."""
         unfit = dict[int, str]()
         for position, target in enumerate(self.chain):
