@@ -296,9 +296,10 @@ def test_whose_a_limit_or_a_refusal_is(error: Exception, answers: str) -> None:
 
 
 async def _in_aiohttp(url: str) -> None:
+    # The first has all its time to connect: the second waits for nothing but its place.
     connector, timeout = aiohttp.TCPConnector(limit=1), aiohttp.ClientTimeout(connect=0.05)
-    async with aiohttp.ClientSession(connector=connector, timeout=timeout) as session:
-        await asyncio.gather(*(session.post(f"{url}/slow") for _ in range(2)))
+    async with aiohttp.ClientSession(connector=connector) as session:
+        await asyncio.gather(session.post(f"{url}/slow"), session.post(url, timeout=timeout))
 
 
 def _httpx_pool(url: str) -> None:
