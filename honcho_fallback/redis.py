@@ -62,7 +62,7 @@ class _Letter(NamedTuple):
 
     number: int
     news: Mapping[str, _News]
-    asked: list[str]  # the identities that the reply tells of
+    identities: list[str]  # that the reply tells of
     arguments: list[Any]  # of eval
 
 
@@ -215,8 +215,8 @@ class RedisCooldown(Cooldown):
             news = dict(self._outbox)
             self._letters += 1
             number = self._letters
-        asked = [*chain.from_iterable(groups)]
-        keys = [_PREFIX + one for one in ("writable", *news, *asked)]
+        identities = [*chain.from_iterable(groups)]
+        keys = [_PREFIX + one for one in ("writable", *news, *identities)]
         # Once Redis has failed it has to show that it takes what is written, too: one that only
         # answers reads would hide what this process knows.
         seconds = (max(self.cap, self.stated_cap), self.base if lease is None else lease)
@@ -226,7 +226,7 @@ class RedisCooldown(Cooldown):
             rest = _milliseconds(max(0.0, one.until - now))
             values += [one.health, rest, str(one.failures), str(int(one.is_probe))]
         values += (str(len(group)) for group in groups)
-        return _Letter(number, news, asked, [_SCRIPT, len(keys), *keys, *values])
+        return _Letter(number, news, identities, [_SCRIPT, len(keys), *keys, *values])
 
     def _absorb(self, letter: _Letter, reply: Any) -> None:
         now = monotonic()
@@ -236,7 +236,7 @@ class RedisCooldown(Cooldown):
                     del self._outbox[identity]
                 # Other letters that are under way may have been read before this one.
                 self._known_after[identity] = max(self._known_after[identity], self._letters - 1)
-            for identity, entry in zip(letter.asked, reply, strict=True):
+            for identity, entry in zip(letter.identities, reply, strict=True):
                 is_older = letter.number <= self._known_after[identity]
                 if identity in self._outbox or (is_older and identity not in letter.news):
                     # It would hide what Redis has not taken yet, or, over several connections,

@@ -159,8 +159,8 @@ class Boundary(BaseCallbackHandler):
     def _note(self, run_id: UUID, run: Mapping[str, Any]) -> None:
         if (run.get("metadata") or {}).get(CALL_ID) == self._attempt.call_id:
             target = self._attempt.target
-            asked: Mapping[str, Any] = run.get("invocation_params") or {}
-            changed = {one: asked[one] for one in asked if asked[one] != target.params.get(one)}
+            sent: Mapping[str, Any] = run.get("invocation_params") or {}
+            changed = {one: sent[one] for one in sent if sent[one] != target.params.get(one)}
             is_known = route_in(changed, target.model) is None
         else:
             tags = {*(run.get("tags") or ())} - self._inherited

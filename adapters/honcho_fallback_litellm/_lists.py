@@ -39,8 +39,8 @@ def named_in(name: str, router: Any, request: dict[str, Any]) -> list[Any] | Non
     if entries is None or check_non_standard_fallback_format(fallbacks=entries):
         return entries
     groups = fallback_lookup_groups(kwargs=request, model_group=request["model"])
-    found, _ = get_fallback_model_group_for_lookup_groups(fallbacks=entries, lookup_groups=groups)
-    return found if isinstance(found, list) else []
+    named, _ = get_fallback_model_group_for_lookup_groups(fallbacks=entries, lookup_groups=groups)
+    return named if isinstance(named, list) else []
 
 
 def _named_for(error: Exception, router: Any, request: dict[str, Any]) -> list[Any] | None:

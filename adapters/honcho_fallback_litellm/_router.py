@@ -131,12 +131,12 @@ async def _healthy(router: Any, request: dict[str, Any]) -> Any:
     for name in ("metadata", "litellm_metadata"):
         if isinstance(seen.get(name), dict):
             seen[name] = {**seen[name]}
-    asked = {one: request.get(one) for one in _HISTORIES} | {"specific_deployment": False}
+    arguments = {one: request.get(one) for one in _HISTORIES} | {"specific_deployment": False}
     try:
         if hasattr(router, "select"):
-            return await router.select(request["model"], seen, kind="healthy", **asked)
+            return await router.select(request["model"], seen, kind="healthy", **arguments)
         return await router.async_get_healthy_deployments(
-            model=request["model"], request_kwargs=seen, **asked
+            model=request["model"], request_kwargs=seen, **arguments
         )
     except Exception as error:  # noqa: BLE001 # LiteLLM has many for "no deployment"
         return error

@@ -259,12 +259,12 @@ class RouterCall:
         if provider.family == "anthropic":
             deployment = self.deployments[position]
             params = deployment["litellm_params"]
-            asked = {one: how for one in _THINKING if (how := request.get(one) or params.get(one))}
-            thinking = asked.get("thinking")
+            modes = {one: how for one in _THINKING if (how := request.get(one) or params.get(one))}
+            thinking = modes.get("thinking")
             is_told = isinstance(thinking, dict) and thinking.get("type") == "enabled"
-            if not asked or is_told or not adapts_thinking(deployment):
+            if not modes or is_told or not adapts_thinking(deployment):
                 history, switched_off = as_it_thinks(
-                    history, asked, made_by=made_by, others_think=others_think
+                    history, modes, made_by=made_by, others_think=others_think
                 )
                 request.update(switched_off)
         request[name] = history

@@ -148,30 +148,30 @@ def _registered(router: Any, chains: Chains) -> Registration:
     Raises:
         FallbackConfigError: No chain is left.
     """
-    found: dict[str, list[str]] = {}
+    models: dict[str, list[str]] = {}
     problems: dict[str, str] = {}
     hints: list[str] = []
     aliases = setting(router, "model_group_alias") or {}
     rows = groups_of(router)
     homes = dict.fromkeys(home_of(one) for one in rows if one["model_name"] not in aliases)
     for group, team in homes:
-        asked = {"metadata": {"user_api_key_team_id": team}}
-        deployments = deployments_of(router, group, asked)
+        request = {"metadata": {"user_api_key_team_id": team}}
+        deployments = deployments_of(router, group, request)
         label, made = label_of(group, deployments), chains.check(group, deployments)
         if isinstance(made, str):
             problems[label] = made
         elif made is not None:
-            found[label] = [spelling_of(one) for one in ordered(deployments)]
+            models[label] = [spelling_of(one) for one in ordered(deployments)]
         else:
             hints += [
                 f"{name_of(one)} in group {label} has no {RANK}; {hint}"
                 for one in deployments
                 if (hint := misplaced_rank(one))
             ]
-    if not found:
-        told = [f"group {label}: {problem}" for label, problem in problems.items()] + hints
+    if not models:
+        lines = [f"group {label}: {problem}" for label, problem in problems.items()] + hints
         fix = f"give the deployments of a model group model_info: {{{RANK}: 0}}, 1, and so on"
-        raise FallbackConfigError("\n".join(["this Router has no chain", *(told or [fix])]))
+        raise FallbackConfigError("\n".join(["this Router has no chain", *(lines or [fix])]))
     for hint in hints:
         logger.warning("%s", hint)
-    return Registration(found, problems, len(homes) - len(found))
+    return Registration(models, problems, len(homes) - len(models))

@@ -83,12 +83,12 @@ def check_release() -> None:
                 for one in ids
             ]
         )
-        asked: dict[str, Any] = {"model": "g", "messages": _MESSAGES}
-        where = rotation(router, ids, asked)
+        request: dict[str, Any] = {"model": "g", "messages": _MESSAGES}
+        where = rotation(router, ids, request)
         answered: list[str] = []
         for other in reversed(ids):
             with suppress(Exception):
-                answer = router.completion(**asked, **ONE_REQUEST, **{NARROWED: [other]})
+                answer = router.completion(**request, **ONE_REQUEST, **{NARROWED: [other]})
                 answered.append(answer._hidden_params.get("model_id"))  # noqa: SLF001 # where LiteLLM says it
     if where.healthy != {*ids} or answered != [*ids]:
         raise FallbackConfigError.about(
