@@ -199,7 +199,8 @@ class _Verdict:
     # What most answers never say stands on the class.
     body: Any = None  # the error inside it
     finish = ""
-    answered = refused = lacking = ends = in_pieces = False
+    answered = refused = ends = in_pieces = False
+    lacking: bool | None = None  # what no chunk of a stream has
 
     def __init__(self, chunks: Sequence[Any]) -> None:
         self.chunks = chunks  # of a stream
@@ -230,7 +231,8 @@ class _Verdict:
                 self.weigh(find(part, path), in_pieces=in_pieces)
         if not self.answered:
             self.refused |= first(part, shape.refusal) is not None
-            self.lacking |= bool(shape.required) and first(part, shape.required) is None
+            lacks = bool(shape.required) and first(part, shape.required) is None
+            self.lacking = lacks and self.lacking is not False
         mark = _FINISHING.get(word(first(part, shape.ending)))
         self.ends |= shape.ends or (mark is not None and find(part, mark) is not None)
         return True
@@ -271,7 +273,7 @@ class _Verdict:
             self.finish,
             self.refused and not handed_out and "refusal",
             unended and (needs_finish or not self.answered) and "(unended)",
-            not self.chunks and self.lacking and "(lacking)",
+            self.lacking and "(lacking)",
         )
         row = next(filter(None, map((self.spoilt if self.answered else _SIGNS).get, signs)), None)
         name, code = ErrorInAnswer.__name__, self.finish.strip("()") or None

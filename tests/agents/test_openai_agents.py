@@ -108,12 +108,15 @@ def call_with(**fields: Any) -> wire.Json:
     return wire.chat_answer(None, {**wire.chat_call("call_1", "thermometer", LIMA), **fields})
 
 
-UNREADABLE: dict[str, tuple[str, wire.Json]] = {
+UNREADABLE: dict[str, tuple[str, Any]] = {
     "an id that is null": ("chat", call_with(id=None)),
     "arguments that are an object": ("chat", call_with(function={"name": "f", "arguments": {}})),
     "a call without a name": ("chat", call_with(function={"arguments": "{}"})),
     "counts that are a text": ("chat", {**wire.chat_answer("hi"), "usage": "none"}),
     "another document": ("responses", {"detail": "upstream unavailable"}),
+    "a page": ("responses", "<html>upstream unavailable</html>"),
+    "a list": ("responses", []),
+    "no output": ("responses", {**wire.responses_answer(), "output": None}),
 }
 
 

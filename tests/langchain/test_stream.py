@@ -239,16 +239,17 @@ async def test_a_stream_of_events_says_who_answered(verb: str, streams: bool) ->
 NULL = (
     '{"id": "c", "object": "chat.completion.chunk", "created": 1, "model": "m", "choices": null}'
 )
+COUNT = '{"usageMetadata": {"promptTokenCount": 3}, "responseId": "r"}'
 ERROR = '{"error": {"code": 503, "message": "busy", "status": "UNAVAILABLE"}}'
 
 
 @pytest.mark.filterwarnings("ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 @pytest.mark.parametrize("verb", ["stream", "astream", "invoke", "ainvoke"])
-@pytest.mark.parametrize(("make", "sent"), [(gpt, NULL), (gemini, ERROR)])
+@pytest.mark.parametrize(("make", "sent"), [(gpt, NULL), (gemini, ERROR), (gemini, COUNT)])
 async def test_a_good_status_over_nothing_is_no_answer(
     providers: ProviderServer, verb: str, make: Any, sent: str
 ) -> None:
-    """Null for choices, or Gemini's error document: the fallback is asked."""
+    """Null for choices, Gemini's error document or its count alone: the fallback is asked."""
     provider = providers.new("openai")
     provider.standing = Reply(events=[sent])
     primary = make(base_url=provider.url, max_retries=1, streaming=True)  # in invoke, too
