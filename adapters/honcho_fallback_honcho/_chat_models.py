@@ -28,7 +28,7 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.utils.function_calling import convert_to_json_schema
 from pydantic import Field
 
-from honcho_fallback import check_observers
+from honcho_fallback import FallbackConfigError, check_observers
 from honcho_fallback_langchain import FallbackChatModel
 
 if TYPE_CHECKING:
@@ -87,11 +87,12 @@ def load_chat_models(
 
 
 def _credential_of(target: Target) -> Credential | None:
-    """Return what gives the key of each request; a model has a key that stays as it is itself."""
-    state = state_of(target.credential)
-    # LangChain's Gemini keeps one key: another with each request is refused, none refuses there.
-    is_its_own = state in _STAYS or (state == "missing" and target.client.wire == "gemini")
-    return None if is_its_own else target.credential
+    """Return what gives the key of each request; a model has a key that stays, or none, itself."""
+    state, keeps_one = state_of(target.credential), target.client.wire == "gemini"
+    if keeps_one and state == "refreshed":
+        field, problem = f"credentials[{target.client.transport!r}]", "its model keeps one key"
+        raise FallbackConfigError.about(field, problem, "pass an ApiKey, or use load_policies")
+    return None if keeps_one or state in _STAYS else target.credential
 
 
 def _chat_model(target: Target) -> BaseChatModel:

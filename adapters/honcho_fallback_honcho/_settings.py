@@ -149,9 +149,8 @@ def checked(
     environ: Mapping[str, str], file: Mapping[str, Any], credentials: Mapping[str, Credential]
 ) -> Settings:
     """Return the settings, or refuse them by the names of what is wrong."""
-    for transport in credentials:
-        if transport not in TRANSPORTS:
-            raise FallbackConfigError.unknown(transport, TRANSPORTS, "transport of a credential")
+    for transport in credentials.keys() - {*TRANSPORTS}:
+        raise FallbackConfigError.unknown(transport, TRANSPORTS, "transport of a credential")
     try:
         return Settings.read(environ, file, credentials)
     except ValidationError as error:

@@ -387,7 +387,9 @@ class FallbackPolicy:
         names = ("run", "turn", "agent", "metadata", "unfit", "session")
         run, *beginning = (overrides.pop(name, None) for name in names)
         if run is not None:
-            if overrides or any(one is not None for one in beginning):
+            is_run = isinstance(run, FallbackRun)
+            if not is_run or overrides or any(one is not None for one in beginning):
+                require_type("run", run, FallbackRun, "pass one from start()")
                 problem = "it came with options for the call"
                 raise FallbackConfigError.about("run", problem, "pass those to start()")
             return lambda: run
@@ -401,13 +403,13 @@ class FallbackPolicy:
                 config = config.replace(require=config.require | policy.config.require)
             rest = policy.observers, policy.classifier
             policy = ResolvedPolicy(policy.chain, config, agent, *rest)
-        if turn is not None and turn.owner is not self._owner:
-            fix = "pass one from this policy's turn()"
-            raise FallbackConfigError.about("turn", "it belongs to another policy", fix)
-        if turn is not None and turn.outcome != "open":
-            turn = None
-        elif turn is None:
+        if turn is None:
             turn = Turn.current(self._owner) if session else self._current_turn(policy)
+        elif getattr(turn, "owner", None) is not self._owner:
+            require_type("turn", turn, Turn, fix := "pass one from this policy's turn()")
+            raise FallbackConfigError.about("turn", "it belongs to another policy", fix)
+        elif turn.outcome != "open":
+            turn = None
         if session is not None and (place := self._place(policy, session)) is not None:
             turn = turn or Turn(self._owner, _new_id(), self._tell_turn_end)
             turn.join(place)

@@ -56,9 +56,7 @@ class ResolvedPolicy:
         self.validate = config.validate_answer
         self.validate_is_async = is_async(self.validate)
         self.leaves_refusals = FailureKind.REFUSAL in config.fallback_on
-        check: Callable[..., Failure | None] = check_response
-        if self.leaves_refusals:
-            check = partial(check_response, refusals=True)
+        check = partial(check_response, refusals=self.leaves_refusals)
         self.check = check if config.check_responses else None
         each, after = config.attempts_per_target, config.switch_after
         most = after if isinstance(after, int) else max(after.values(), default=1)
@@ -87,9 +85,10 @@ class ResolvedPolicy:
                 unfit[position] = f"it lacks the label {missing[0]!r}"
             elif position and self.config.must_not_degrade:
                 unfit[position] = "the call must not degrade"
-        reasons = self.nobody_fits(unfit)
-        if reasons is not None:
+        if (reasons := self.nobody_fits(unfit)) is not None:
             fix = "add a target that has it, or give it to one with Target(labels={...})"
+            if self.config.must_not_degrade:
+                fix = "begin with a target that has it, or leave must_not_degrade out"
             raise FallbackConfigError.about(option, f"nobody may be asked: {reasons}", fix)
         return unfit
 

@@ -153,6 +153,7 @@ class Target:
             require_type("credential", self.credential, Credential, fix)
         require_type("params", self.params, Mapping, "pass a mapping of parameters")
         require_type("identity", self.identity, str, "pass a string or leave it out")
+        require_type("prefill", self.prefill, bool, "pass True or False")
         labels = require_texts("labels", self.labels, "pass a set of texts, such as {'eu'}")
         object.__setattr__(self, "labels", labels)
         name = f"{self.provider}/{self.model}" if self.provider else self.model

@@ -218,9 +218,13 @@ def test_where_nobody_may_be_asked_nobody_is() -> None:
     script = repeating(primary=["leak"])
     with pytest.raises(FallbackConfigError, match="primary: it lacks the label 'us'"):
         within(require={"us"})
-    refused: list[Any] = [{"require": {"us"}}, {"require": {"new"}, "must_not_degrade": True}]
-    for options in refused:
-        with pytest.raises(FallbackConfigError, match="nobody may be asked: primary: it lacks"):
+    refused: list[Any] = [
+        ({"require": {"us"}}, "add a target that has it"),
+        ({"require": {"new"}, "must_not_degrade": True}, "begin with a target that has it"),
+    ]
+    for options, fix in refused:
+        message = f"nobody may be asked: primary: it lacks .*; {fix}"
+        with pytest.raises(FallbackConfigError, match=message):
             within().call(script.ask, **options)
     with pytest.raises(FallbackConfigError, match="lacks the label 'new'; last: blind"):
         within().call(script.ask, require={"new"}, unfit={3: "blind"})
