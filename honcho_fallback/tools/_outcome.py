@@ -85,9 +85,8 @@ class ToolOutcome(NamedTuple):
     @property
     def text(self) -> str:
         """Return the text of its error."""
-        if isinstance(self.error, BaseException):
-            return text_of(self.error)
-        return self.error or ""
+        error = self.error
+        return text_of(error) if isinstance(error, BaseException) else error or ""
 
     @property
     def shown(self) -> str:
@@ -109,19 +108,20 @@ class ToolOutcome(NamedTuple):
         return digest(self.call, result)
 
 
+# A repr may hold an address, which differs from call to call.
+def _name(value: object) -> str:
+    return type(value).__name__
+
+
+_encode = json.JSONEncoder(sort_keys=True, default=_name).encode
+
+
 def canonical(arguments: Any) -> str:
     """Return arguments as JSON with sorted keys, the same however the model wrote them."""
-    if isinstance(arguments, str):
-        written = arguments
-        try:
-            arguments = json.loads(written)
-        except ValueError:
-            return written
     try:
-        # A repr may hold an address, which differs from call to call.
-        return json.dumps(arguments, sort_keys=True, default=lambda value: type(value).__name__)
+        return _encode(json.loads(arguments) if isinstance(arguments, str) else arguments)
     except (TypeError, ValueError):
-        return type(arguments).__name__
+        return arguments if isinstance(arguments, str) else _name(arguments)
 
 
 def digest(*parts: str) -> str:
