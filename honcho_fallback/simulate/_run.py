@@ -243,13 +243,11 @@ def _report(name: str, records: Sequence[CallRecord], endpoints: Mapping[str, En
 
 def _isolated(policy: FallbackPolicy, runtime: Runtime) -> FallbackPolicy:
     """Copy a policy so that it neither sees nor changes anything outside of the simulation."""
-    config, options = policy.config, ConfigOptions(validate=None)
-    store = config.cooldown
+    config, store = policy.config, policy.config.cooldown
+    options = ConfigOptions(validate=None, retry_budget=copy(config.retry_budget))
     if store is not None:  # also one that other processes share becomes one of this process
         own = store if isinstance(store, Cooldown) else Cooldown()
         options["cooldown"] = Cooldown(own.after, own.base, own.cap, own.stated_cap)
-    if config.retry_budget is not None:
-        options["retry_budget"] = copy(config.retry_budget)
     if config.transport_recovery is not None:
         options["transport_recovery"] = replace(config.transport_recovery, rebuild=None)
     targets = [replace(target, client=None, credential=None) for target in policy.targets]

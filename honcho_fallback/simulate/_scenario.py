@@ -220,7 +220,7 @@ def replay(records: str | Path | Iterable[CallRecord], *, name: str = "replay") 
         try:
             records = list(read_records(records))
         except (RecordError, OSError) as error:
-            problem = (error.strerror if isinstance(error, OSError) else None) or str(error)
+            problem = getattr(error, "strerror", None) or str(error)
             fix = "pass a file with json.dumps(record.to_dict()) on each line"
             raise FallbackConfigError.about(str(records), problem, fix) from None
     calls = sorted(records, key=lambda call: call.started_at)
@@ -263,16 +263,12 @@ def _reply(call: CallRecord, attempt: AttemptRecord) -> Reply:
     if attempt.kind is FailureKind.TIMEOUT and hung_up:
         # The caller hung up: nobody knows what would have come.
         return Reply(KEPT_ALIVE, dropped, first, quiet=first is not None)
-    failure = Failure.of(
-        attempt.kind,
-        transient=attempt.transient,
-        status=attempt.status,
-        code=attempt.code,
-        retry_after=attempt.retry_after,
-        reached=attempt.reached,
-        reason="on record",
-    )
-    return Reply(attempt.seconds, partial(AnswerRejected, failure), first)
+    names = ("transient", "status", "code", "retry_after", "reached")
+    facts = {name: getattr(attempt, name) for name in names}
+    failure = Failure.of(attempt.kind, reason="on record", **facts)
+    # Records and rules know an error by the name of its class.
+    kind = type(attempt.error or AnswerRejected.__name__, (AnswerRejected,), {})
+    return Reply(attempt.seconds, partial(kind, failure), first)
 
 
 def shipped() -> tuple[str, ...]:

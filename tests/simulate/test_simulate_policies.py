@@ -361,7 +361,15 @@ def facts(records: Sequence[CallRecord], start: float = 0.0) -> list[Any]:
             record.outcome,
             round(record.seconds, 5),
             [
-                (one.target, round(one.started, 5), one.wait, one.kind, one.status, one.code)
+                (
+                    one.target,
+                    round(one.started, 5),
+                    one.wait,
+                    one.kind,
+                    one.status,
+                    one.code,
+                    one.error,
+                )
                 for one in record.attempts
             ],
         )
@@ -371,7 +379,7 @@ def facts(records: Sequence[CallRecord], start: float = 0.0) -> list[Any]:
 
 @pytest.mark.parametrize("name", shipped())
 def test_the_same_policy_fares_as_it_did(name: str) -> None:
-    """Each request meets what it met on record: the same answers, failures, times and end."""
+    """Each request meets what it met on record: the same answers, errors, times and end."""
     scenario = load_scenario(name)
     one_call = scenario.traffic.model_copy(update={"iterations": 1, "pause": 0.0})
     scenario = scenario.model_copy(update={"traffic": one_call})
