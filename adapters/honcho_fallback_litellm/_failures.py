@@ -8,15 +8,13 @@ from __future__ import annotations
 
 from functools import partial
 from itertools import chain
+from traceback import walk_tb
 from typing import TYPE_CHECKING
 
 from litellm.exceptions import RateLimitError
-from litellm.types.router import (
-    RouterRateLimitError,
-    RouterRateLimitErrorBasic,
-)
+from litellm.types.router import RouterRateLimitError, RouterRateLimitErrorBasic
 
-from honcho_fallback import Failure, FailureKind, classify
+from honcho_fallback import AnswerRejected, Failure, FailureKind, check_response, classify
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -82,9 +80,7 @@ def _restore_context(error: BaseException) -> None:
 
 
 def _mapped_from(error: BaseException) -> BaseException | None:
-    traceback = error.__traceback__
-    while traceback is not None:
-        frame, traceback = traceback.tb_frame, traceback.tb_next
+    for frame, _ in walk_tb(error.__traceback__):
         if "original_exception" not in frame.f_code.co_varnames:
             continue  # up to Python 3.12 a look at the locals of a frame keeps them: not at ours
         original = frame.f_locals.get("original_exception")
@@ -109,9 +105,8 @@ def _classify(
     if native is None:
         return inner(error)
     failure, name = inner(native), type(error).__name__
-    if failure.kind is FailureKind.CANCELLED:
-        return inner(error)
-    if failure.kind in _OUR_TROUBLE and name not in _CATCH_ALLS and not failure.by_rule:
+    is_ours = failure.kind in _OUR_TROUBLE and not (name in _CATCH_ALLS or failure.by_rule)
+    if (is_ours and not _is_made_up(error)) or failure.kind is FailureKind.CANCELLED:
         return inner(error)  # what happened while LiteLLM read the error is not the error
     waits = failure.retry_after
     if waits is None and getattr(native, "response", None) is None:
@@ -124,33 +119,38 @@ def _native(error: BaseException) -> BaseException | None:
     handler: BaseException | None = None
     bare: BaseException | None = None  # LiteLLM's handlers raise plain ones, too
     for below in _below(error):
-        module = type(below).__module__
+        module, name = type(below).__module__, type(below).__name__
+        is_own = module.startswith("litellm.") and name != "MaskedHTTPStatusError"
+        is_litellms = is_own or type(below) is Exception
         says_nothing = not str(below) and getattr(below, "status_code", None) is None
-        if module.startswith("litellm.exceptions") or (
-            says_nothing and (type(below) is Exception or module.startswith("litellm."))
-        ):
+        if module.startswith("litellm.exceptions") or (says_nothing and is_litellms):
             continue
         if type(below) is Exception:
             bare = bare or below
-            continue
-        if module.startswith("litellm."):
+        elif is_litellms:
             handler = below
-        elif handler is not None and type(below).__name__ == "HTTPStatusError":
+        elif handler is not None and name == "HTTPStatusError":
             return handler  # LiteLLM's own client: the handler's error has the body as well
         else:
             return below
-    return bare or handler
+    own = bare or handler
+    if not _is_made_up(own):
+        return own
+    failure = check_response({"error": {"message": getattr(own, "message", "")}})
+    return own if failure is None else AnswerRejected(failure)
+
+
+def _is_made_up(error: BaseException | None) -> bool:
+    """Tell whether a status may be LiteLLM's, for an error under 200 or what it cannot read."""
+    return getattr(error, "status_code", None) == 422
 
 
 def _below(error: BaseException) -> Iterator[BaseException]:
-    seen = {id(error)}
-    below = error
+    seen, below = {id(error)}, error
     for _ in range(_DEPTH):
-        following = below.__cause__
-        if following is None and not below.__suppress_context__:
-            following = below.__context__
+        following = below.__cause__ or (None if below.__suppress_context__ else below.__context__)
         if following is None or id(following) in seen:
             return
-        seen.add(id(following))
         below = following
+        seen.add(id(below))
         yield below

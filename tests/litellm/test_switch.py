@@ -13,10 +13,10 @@ import pytest
 from honcho_fallback import Failure, FailureKind, FallbackConfig
 from honcho_fallback.testing import StatusError
 from honcho_fallback_litellm._failures import classifier_for
+from tests.helpers import wire
 from tests.helpers.errors import raised_from, stand_in
 from tests.helpers.litellm_runs import ASKED, ask_in, run_async
 from tests.helpers.provider import Reply
-from tests.helpers.wire import COUNTS
 
 
 def meaning_of(error: BaseException, **options: Any) -> Failure:
@@ -39,6 +39,47 @@ def test_an_error_under_a_200_that_litellm_trips_over_is_the_providers(
     assert say(router) == "hello from backup"
     assert bench.order == ["primary", "backup"]
     assert listener.kinds[0] in {"overloaded", "server_error", "malformed_response"}
+
+
+ANSWER = wire.chat_answer("never read")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"error": "the model exploded"},
+        {"error": {"message": "it exploded"}},
+        ANSWER | {"choices": [{**ANSWER["choices"][0], "message": {"content": 42}}]},
+        ANSWER | {"choices": [{**ANSWER["choices"][0], "message": None}]},
+        ANSWER | {"usage": "n/a"},
+    ],
+)
+@pytest.mark.parametrize("model", ["openai/m", "deepseek/m"])
+def test_what_litellm_cannot_read_is_no_answer(
+    model: str, body: Any, bench: Any, say: Any
+) -> None:
+    """LiteLLM's status for an error under HTTP 200 without one, 422, is not the provider's.
+
+    What it trips over in an answer is no bug of the program. A provider's own 422 is its own.
+    """
+    bench["primary"].reply(Reply(body=body), Reply(status=422))
+    models = [bench.deployment("primary", 0, model=model), bench.deployment("backup", 1)]
+    router, listener = bench.managed(models=models)
+    assert say(router) == "hello from backup"
+    assert bench.order == ["primary", "backup"]
+    assert listener.kinds[0] in {"server_error", "malformed_response"}
+    with pytest.raises(litellm.BadRequestError):
+        say(router)
+    assert bench.order == ["primary", "backup", "primary"]
+
+
+def test_what_litellm_could_not_read_is_known_by_its_422() -> None:
+    """Its handlers raise that; a 422 of a provider has the transport's error below."""
+    kind = stand_in("CodestralError", "litellm.llms.codestral.completion.handler")
+    handler = raised_from(kind("<html>", status_code=422), json.JSONDecodeError("no", "", 0))
+    error = litellm.BadRequestError("own words", llm_provider="codestral", model="m")
+    vars(error)["status_code"] = 422
+    assert meaning_of(raised_from(error, handler)).kind == "malformed_response"
 
 
 def test_a_retry_policy_has_no_say(bench: Any, ask: Any, say: Any) -> None:
@@ -69,7 +110,7 @@ def test_the_answer_carries_the_record(bench: Any, ask: Any) -> None:
     answer = ask(router)
     told = answer._hidden_params["fallback"]
     assert told == listener.record.to_dict()
-    assert told["usage"] == COUNTS
+    assert told["usage"] == wire.COUNTS
     assert told["attempts"][0]["retry_after"] == 3
     headers = answer._hidden_params["additional_headers"]
     assert headers["x-honcho-fallback-answered-by"] == "backup"
