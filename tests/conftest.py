@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from vcr.request import Request
 
     from honcho_fallback.testing import Clock
+    from tests.helpers.langfuse_server import Memory
     from tests.helpers.provider import ProviderServer
 
 # Or LiteLLM, also in processes that tests start, asks the network for prices, for eight seconds.
@@ -239,3 +240,18 @@ def provider_server() -> Iterator[ProviderServer]:
 def providers(provider_server: ProviderServer) -> ProviderServer:
     provider_server.reset()
     return provider_server
+
+
+@pytest.fixture(scope="session")
+def memory_client() -> Iterator[Memory]:
+    """Keep one real Langfuse client that exports to memory."""
+    from tests.helpers.langfuse_server import langfuse_memory  # noqa: PLC0415 # for the tests that ask for it
+
+    with langfuse_memory("memory") as memory:
+        yield memory
+
+
+@pytest.fixture
+def memory(memory_client: Memory) -> Memory:
+    memory_client.clear()
+    return memory_client

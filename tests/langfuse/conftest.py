@@ -1,4 +1,4 @@
-"""One real Langfuse client per session that exports to memory, and one that exports over HTTP."""
+"""One real Langfuse client per session that exports over HTTP."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import pytest
 from langfuse import Langfuse
 from opentelemetry.sdk.trace import TracerProvider
 
-from tests.helpers.langfuse_server import Memory, langfuse_memory
 from tests.helpers.otlp import OtlpReceiver, otlp_receiver
 
 if TYPE_CHECKING:
@@ -20,18 +19,6 @@ def no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep what the machine has set out of the tests."""
     for name in ("PUBLIC_KEY", "SECRET_KEY", "BASE_URL", "HOST", "TRACING_ENABLED"):
         monkeypatch.delenv(f"LANGFUSE_{name}", raising=False)
-
-
-@pytest.fixture(scope="session")
-def memory_client() -> Iterator[Memory]:
-    with langfuse_memory("memory") as memory:
-        yield memory
-
-
-@pytest.fixture
-def memory(memory_client: Memory) -> Memory:
-    memory_client.clear()
-    return memory_client
 
 
 @pytest.fixture(scope="session")

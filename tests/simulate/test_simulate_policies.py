@@ -243,7 +243,7 @@ STALLED, CUT = "timeout 20 > ok 2", "content at 0.25, interrupted"
 
 # A phase, options, and what comes of them as an answer in whole; then as a stream, or when that
 # has its first content where nothing else differs.
-BAD_DAYS: list[tuple[dict[str, Any], dict[str, Any], str, str | float]] = [
+PHASES: list[tuple[dict[str, Any], dict[str, Any], str, str | float]] = [
     ({"kind": "up"}, {}, "ok 1", 0.25),
     (SLOW | {"factor": 19}, {}, "ok 19", 4.75),
     # A stream is bound up to its first content, which begins after a quarter of its time.
@@ -285,14 +285,12 @@ def story(record: CallRecord) -> str:
     return ", ".join(told)
 
 
-@pytest.mark.parametrize(("phase", "options", "whole", "streamed"), BAD_DAYS)
-def test_what_a_bad_day_costs(
+@pytest.mark.parametrize(("phase", "options", "whole", "streamed"), PHASES)
+def test_what_a_phase_does_to_a_call(
     phase: dict[str, Any], options: dict[str, Any], whole: str, streamed: str | float
 ) -> None:
     """The classifier sees what an SDK would raise, when it would; each limit ends its own."""
-    assert {row[0]["kind"] for row in BAD_DAYS} == {
-        *get_args(Phase.model_fields["kind"].annotation)
-    }
+    assert {row[0]["kind"] for row in PHASES} == {*get_args(Phase.model_fields["kind"].annotation)}
     if isinstance(streamed, float):
         streamed = f"{whole}, content at {streamed:g}"
     phase = {"until": 1e9, **phase}

@@ -47,8 +47,8 @@ def blips(policy: FallbackPolicy, *errors: Exception) -> None:
         assert policy.call(repeating(primary=[error], fallback=["hello"]).ask) == "hello"
 
 
-def how_is_it(policy: FallbackPolicy) -> str:
-    """Say how the primary is to the next two calls, which end without news."""
+def state_of_primary(policy: FallbackPolicy) -> str:
+    """Name the primary's state by whom the next two calls ask; they end without news."""
     runs = [policy.start(), policy.start()]
     states = {(0, 0): "up", (0, 1): "due", (1, 1): "resting"}
     state = states[runs[0].attempt.position, runs[1].attempt.position]
@@ -146,7 +146,7 @@ def test_a_probe_that_learned_nothing_gives_its_permit_back(
     assert [probe.attempt.position, policy.start().attempt.position] == [0, 1]
     with pytest.raises(type(what)) if step == "fail" else nullcontext():
         getattr(probe, step)(what)
-    assert how_is_it(policy) == "due"
+    assert state_of_primary(policy) == "due"
 
 
 BUGS, ITS_OWN = (400, 413, 422), (401, 402, 403, 404, 408, 429, 500, 503, 529)
@@ -175,9 +175,9 @@ def test_failures_of_calls_under_way_count_as_one(clock: Clock) -> None:
     for run in runs:
         run.fail(DOWN)
     clock.now += 59.9
-    assert how_is_it(policy) == "resting"
+    assert state_of_primary(policy) == "resting"
     clock.now += 0.1
-    assert how_is_it(policy) == "due"
+    assert state_of_primary(policy) == "due"
 
 
 def test_a_target_that_is_asked_again_at_once_is_not_cooled(clock: Clock) -> None:
@@ -225,7 +225,7 @@ def test_a_rest_has_its_course(clock: Clock, cooldown: Any, course: list[Any]) -
     policy = pair(Cooldown(**cooldown))
     for event in course:
         if isinstance(event, str):
-            assert how_is_it(policy) == event
+            assert state_of_primary(policy) == event
         elif isinstance(event, Exception):
             run = policy.start()
             assert run.attempt.position == 0
@@ -254,7 +254,7 @@ def test_an_answer_begins_the_count_anew(clock: Clock) -> None:
         assert under_way.attempt.position == 0
         blips(policy, DOWN, DOWN)
         policy.call(earlier.ask, run=under_way)
-    assert how_is_it(policy) == "up"
+    assert state_of_primary(policy) == "up"
 
 
 @pytest.mark.parametrize("minutes", [1.1, 2, 4, 8, 16, 32, 64, 130])
@@ -345,7 +345,7 @@ def test_who_blips_beside_a_resting_primary_is_asked_again(
         policy.call(script.ask, run=run)
     assert script.asked == ["fallback", "primary", *then]
     assert run.record.attempts[1].note == "in its cooldown, as nobody else was left"
-    assert is_lost or (how_is_it(policy) == "up") is (script.asked[-1] == "primary")
+    assert is_lost or (state_of_primary(policy) == "up") is (script.asked[-1] == "primary")
 
 
 def test_an_answer_in_a_rest_ends_it_and_a_failure_begins_it_anew(clock: Clock) -> None:

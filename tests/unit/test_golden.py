@@ -56,7 +56,7 @@ def lines(preset: str, scenario: Scenario, driver: str) -> list[str]:
 def line(facts: dict[str, Any]) -> str:
     """Write facts without what is unknown and what took no time, rounded."""
     return ", ".join(
-        f"{name}: {round(value, 3) if isinstance(value, float) else value}"
+        f"{name}: {round(value, 3) if isinstance(value, float) else value!r}"
         for name, value in facts.items()
         if value is not None and name not in LEFT_OUT and not (name in TIMES and not value)
     )

@@ -12,7 +12,6 @@ from honcho_fallback import FallbackConfig, set_observers
 from honcho_fallback_langfuse import LangfuseCallbackHandler
 from tests.contract.ways.cells import WAYS, after_content, cells, in_turn, rows
 from tests.contract.ways.way import CONTENT, EXHAUSTED, INTERRUPTED, METADATA, REJECTED
-from tests.helpers.langfuse_server import Memory, langfuse_memory
 from tests.helpers.observers import Noting
 from tests.helpers.provider import Reply
 
@@ -20,6 +19,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tests.contract.ways.cells import Cell
+    from tests.helpers.langfuse_server import Memory
 
 
 # What observers hear.
@@ -136,18 +136,6 @@ def each_way_and_ending() -> Iterator[Any]:
                 yield pytest.param((way, verb), name, id=f"{way.name}-{verb}-{name}")
 
 
-@pytest.fixture(scope="module")
-def memory_client() -> Iterator[Memory]:
-    with langfuse_memory("ways") as memory:
-        yield memory
-
-
-@pytest.fixture
-def memory(memory_client: Memory) -> Memory:
-    memory_client.clear()
-    return memory_client
-
-
 @pytest.mark.parametrize(("cell", "name"), [*each_way_and_ending()], indirect=["cell"])
 async def test_one_generation_tells_the_call(cell: Cell, name: str, memory: Memory) -> None:
     """Who answered, what it cost, where it lies; of a failure a fact, and no provider's text.
@@ -213,7 +201,7 @@ async def test_it_takes_its_place_under_langfuses_own_run(
     async def step(_: str) -> None:
         await (cell.fails(ending.raises) if ending.raises else cell.ask())
 
-    own = CallbackHandler(public_key="pk-ways")
+    own = CallbackHandler(public_key="pk-memory")
     await RunnableLambda(step).with_config(run_name="chain").ainvoke("go", {"callbacks": [own]})
     one, outer = memory.stored()
     assert (outer.type, outer.name) == ("CHAIN", "chain")
@@ -229,7 +217,7 @@ async def test_a_reader_that_leaves_has_seen_what_is_told(cell: Cell, memory: Me
     cell.primary.standing = BUSY
     handler = LangfuseCallbackHandler(memory.client)
     chain = cell.way.chain(cell.places, FallbackConfig(), [handler])
-    asked: Any = ("hi", {"callbacks": [CallbackHandler(public_key="pk-ways")]})
+    asked: Any = ("hi", {"callbacks": [CallbackHandler(public_key="pk-memory")]})
     seen = ""
     if cell.verb == "stream":
         chunks = chain.stream(*asked)
