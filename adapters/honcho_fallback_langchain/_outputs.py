@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from functools import reduce
 from inspect import iscoroutinefunction
@@ -161,21 +162,23 @@ def _entry_of(target: str, model: str, provider: str | None) -> dict[str, Any]:
 # many classes where an answer does not fit, and so does the user's code in a chain. Whose it is,
 # the traceback tells: the step that raised stands in it below what composes steps.
 
-# What an integration raises that does not take a request; what reading an answer may raise, too.
+# What an integration raises that does not take a request, or that cannot read an answer.
 _REFUSING: Final = (AssertionError, LookupError, NotImplementedError, TypeError, ValueError)
-RAISED: Final = (*_REFUSING, UnboundLocalError)
+RAISED: Final = (*_REFUSING, AttributeError, UnboundLocalError)
 # How a call ends that got no answer.
 NO_ANSWER: Final = (AnswerRejected, DeadlineExceeded, FallbackExhausted, OutcomeUnknown)
 _COMPOSES: Final = ("langchain_core.runnables.", "honcho_fallback_langchain")
 _MODELS: Final = "langchain_core.language_models."
 _CALLS: Final = ("langchain_core.runnables.config", "asyncio.", "concurrent.")  # also in a step
 _NO_SDKS: Final = ("langchain", "pydantic", "honcho_fallback")
+# Integrations' functions that write a request, by their names.
+_WRITES: Final = re.compile(r"langchain_.*(messages?_(dicts|to)|params|payload|request)[^.]*")
 # What an integration asks with: other code in it is the program's.
 _SDKS: Final = {"anthropic", "google", "groq", "httpx", "litellm", "mistralai", "openai"}
 _ASKS_WITH: Final = sys.stdlib_module_names | _SDKS | {"langchain_core", "pydantic"}
 
 
-def unfit(why: str, raised: Exception | None = None) -> AnswerRejected:
+def unfit(why: str, raised: Exception | None = None, *, again: bool = True) -> AnswerRejected:
     """Return what stands for an answer that does not fit what a program asked for.
 
     Of one that LangChain hands out all the same nothing was raised: the next candidate is asked,
@@ -187,7 +190,7 @@ def unfit(why: str, raised: Exception | None = None) -> AnswerRejected:
         reason=why,
         error=type(raised or AnswerRejected("")).__name__,
         scope="client",
-        transient=raised is not None,
+        transient=again and raised is not None,
     )
     return AnswerRejected(failure, raised=raised)
 
@@ -211,6 +214,10 @@ def raise_as_failure(error: Exception, *, reads: bool) -> None:
     own = (_integrates(name) or name.partition(".")[0] in _ASKS_WITH for name in below)
     is_own = is_models and any(map(_integrates, below)) and all(own)
     if is_own and is_plain and classify(error, only_models=True).kind == "local":
+        # An SDK's method that does not know a keyword was never entered. In doubt it was sent.
+        is_unsent = any(map(_WRITES.fullmatch, below)) or "unexpected keyword" in str(error)
+        if not is_unsent:
+            raise unfit("its integration cannot read the answer", error, again=False) from error
         why, name = "its integration does not take the request", type(error).__name__
         failure = Failure.of(FailureKind.UNSUPPORTED, reason=why, error=name, reached="no")
         raise AnswerRejected(failure, raised=error) from error
@@ -233,10 +240,10 @@ def _is_misfit(error: Exception, step: str, below: list[str]) -> bool:
 
 
 def _step_of(error: Exception) -> list[str]:
-    """Name the modules of a traceback from the step on that raised, the innermost last."""
+    """Name the functions of a traceback from the step on that raised, the innermost last."""
     steps = list[str]()
     for frame, _ in walk_tb(error.__traceback__):
-        name = str(frame.f_globals.get("__name__"))
+        name = f"{frame.f_globals.get('__name__')}.{frame.f_code.co_name}"
         if not name.startswith(_CALLS):
             steps = [] if name.startswith(_COMPOSES) else [*steps, name]
     # An integration's model may override `invoke`: it is a model's step all the same.

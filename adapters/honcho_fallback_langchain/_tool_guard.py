@@ -125,9 +125,7 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
         """Make a call of a tool, and say what its failure means."""
         try:
             result = handler(request)
-        except Exception as error:
-            if not is_failure(error):
-                raise
+        except Exception as error:  # noqa: BLE001 # what is no tool's failure is raised again
             return failure_message(request.tool_call, error)
         return explained(request.tool_call, result)
 
@@ -138,9 +136,7 @@ class ToolLoopGuardMiddleware(AgentMiddleware[Any, Any, Any]):
     ) -> ToolMessage | Command[Any]:
         try:
             result = await handler(request)
-        except Exception as error:
-            if not is_failure(error):
-                raise
+        except Exception as error:  # noqa: BLE001 # what is no tool's failure is raised again
             return failure_message(request.tool_call, error)
         return explained(request.tool_call, result)
 
@@ -253,13 +249,10 @@ _is_invalid_resume: Callable[[BaseException], bool] = getattr(
 )
 
 
-def is_failure(error: Exception) -> bool:
-    """Tell whether an exception is a tool's failure, which the model should hear of."""
-    return not isinstance(error, _NO_FAILURES) and not _is_invalid_resume(error)
-
-
 def failure_message(call: ToolCall, error: Exception) -> ToolMessage:
-    """Tell the model of an exception that ends the run by default, redacted and explained."""
+    """Tell the model of a tool's failure, redacted and explained; raise what is none."""
+    if isinstance(error, _NO_FAILURES) or _is_invalid_resume(error):
+        raise error
     outcome = ToolOutcome(call["name"], call["args"], error, isinstance(error, TimeoutError))
     # The tool's own words come first: the guard tells failures apart by their first line.
     headline = ": ".join(filter(None, ("Error", type(error).__name__, outcome.shown)))

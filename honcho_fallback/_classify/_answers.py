@@ -200,7 +200,7 @@ class _Verdict:
     body: Any = None  # the error inside it
     finish = ""
     answered = refused = ends = in_pieces = False
-    lacking: bool | None = None  # what no chunk of a stream has
+    lacking: bool | None = None  # whether all that was read lacks what has to be there
 
     def __init__(self, chunks: Sequence[Any]) -> None:
         self.chunks = chunks  # of a stream
@@ -283,13 +283,10 @@ class _Verdict:
 
 
 def _is_json(arguments: Any) -> bool:
-    """Tell whether a tool can read its arguments, which are none, a document or a text of one.
-
-    Or of several: some servers number all calls of an answer alike.
-    """
+    """Tell whether a tool can read its arguments: none, or JSON, perhaps several documents."""
     text = arguments.strip() if isinstance(arguments, str) else ""
     with suppress(ValueError, RecursionError):
-        while text:
+        while text:  # some servers number all calls of an answer alike
             text = text[_DECODER.raw_decode(text)[1] :].lstrip()
     return not text
 

@@ -25,6 +25,7 @@ from honcho_fallback import (
     FailureKind,
     FallbackConfig,
     FallbackExhausted,
+    OutcomeUnknown,
     StreamInterrupted,
 )
 from honcho_fallback_langchain import FallbackChatModel, FallbackMiddleware, FallbackRunnable
@@ -37,7 +38,9 @@ from tests.helpers.chat_models import (
     claude,
     gemini,
     gpt,
+    groq,
     look_up,
+    mistral,
     model_at,
     serve,
     with_fallbacks,
@@ -47,7 +50,7 @@ from tests.helpers.observers import Listener
 from tests.helpers.own_rules import of_program, of_provider
 from tests.helpers.pairwise import in_pairs, in_turn
 from tests.helpers.provider import Reply
-from tests.helpers.wire import chat_answer, chat_call
+from tests.helpers.wire import chat_answer, chat_call, event
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -383,7 +386,8 @@ def answering(providers: ProviderServer, body: Any) -> BaseChatModel:
     provider = providers.new("openai")
 
     def answer(request: SeenRequest) -> Reply:
-        return Reply(events=[]) if request.body.get("stream") else Reply(body=body)
+        is_stream = request.body.get("stream")
+        return Reply(events=[event(body), "data: [DONE]"]) if is_stream else Reply(body=body)
 
     provider.standing = answer
     return model_at(provider)
@@ -397,8 +401,7 @@ async def test_what_the_package_raises_about_an_answer_switches(
     """Its exception says that there was no answer, or holds the provider's error document."""
     model = FallbackChatModel(answering(providers, body), alive())
     (failed, _) = (await ask(model, verb, "hi")).response_metadata["fallback"]["attempts"]
-    is_document = body is DOCUMENT and "stream" not in verb
-    assert failed["kind"] == ("server_error" if is_document else "malformed_response")
+    assert failed["kind"] == ("server_error" if body is DOCUMENT else "malformed_response")
 
 
 async def test_so_it_does_in_a_chain_and_in_an_agent(providers: ProviderServer) -> None:
@@ -416,6 +419,32 @@ async def test_so_it_does_in_a_chain_and_in_an_agent(providers: ProviderServer) 
         made = agent(one, FallbackMiddleware(alive()), tools=[])
         for verb in ("invoke", "ainvoke"):
             assert last(await run(verb, made)).text == "from backup"
+
+
+# What an integration's code trips over: of an answer, and of the first chunk of one.
+UNREADABLE: dict[str, Any] = {
+    "invoke": (gpt, {"body": {**chat_answer("hi"), "usage": []}}),
+    "ainvoke": (gpt, {"body": {**chat_answer("hi"), "usage": ""}}),
+    "stream": (groq, {"events": [event(NULL)]}),
+    "astream": (mistral, {"events": ["data: 3"]}),
+}
+
+
+@pytest.mark.parametrize("verb", UNREADABLE)
+async def test_an_answer_that_an_integration_cannot_read_was_an_answer(
+    providers: ProviderServer, verb: str
+) -> None:
+    """The next one is asked, but never where a request that was made may not be made again."""
+    make, reply = UNREADABLE[verb]
+    odd, well = serve(providers, "odd", **reply), serve(providers, "openai", "heard")
+    model = FallbackChatModel(make(base_url=odd.url), model_at(well))
+    answer = await ask(model, verb, "hi")
+    assert answer.response_metadata["fallback"]["attempts"][0]["kind"] == "malformed_response"
+    alone = make(base_url=odd.url)
+    for chain in (model.with_fallback_config(replay="safe"), FallbackChatModel(alone)):
+        with pytest.raises((OutcomeUnknown, AttributeError, TypeError)):
+            await ask(chain, verb, "hi")
+    assert (len(odd.requests), len(well.requests)) == (3, 1)
 
 
 class _OddMessage(BaseMessage):
