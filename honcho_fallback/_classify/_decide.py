@@ -11,7 +11,6 @@ from __future__ import annotations
 import builtins
 import re
 from http import HTTPStatus
-from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify._origin import (
@@ -20,7 +19,7 @@ from honcho_fallback._classify._origin import (
     reads_answer,
     speaks_of_models,
 )
-from honcho_fallback._classify._read import plain
+from honcho_fallback._classify._read import frames_of, plain
 from honcho_fallback._classify._tables import (
     CODES,
     GENERIC,
@@ -41,7 +40,6 @@ if TYPE_CHECKING:
 # What a bug in the program raises: no provider wrote these texts, so they are not read.
 _BUGS: tuple[type[Exception], ...] = tuple(getattr(builtins, name) for name in WORDS["bugs"])
 _PARTS, _LISTS = WORDS["parts"], WORDS["lists"]
-_OPERATIONS = WORDS["operations"]
 # Who finds a request bad says why; a gateway that lost its upstream does not.
 _WORDLESS = Row(Kind.SERVER_ERROR, "a refusal without a word, or with a page")
 _UNREAD = Row(Kind.MALFORMED_RESPONSE, "a library could not read the answer")
@@ -49,6 +47,8 @@ _OTHER_SERVICE = Row(Kind.LOCAL, "an operation of another service than a model's
 # Statuses of a server in between that lost its way, where it has nothing to say of the request.
 _GATEWAYS_OWN = frozenset({400, 405, 406, 418, 421, 426})
 _PAGE = re.compile(r"\s*<(?:!doctype|html|head|body)\b", re.IGNORECASE)
+# A text that only says that something failed.
+_WORDS_OF_NO_REASON = re.compile(rf"(?:\W|{'|'.join(WORDS['no_reason'])})+", re.IGNORECASE)
 _OF_THE_CALLER = frozenset({Kind.INVALID_REQUEST, Kind.CONTENT_POLICY})
 # What a class that is only named in a text does not settle.
 _VAGUE = frozenset({Kind.SERVER_ERROR, Kind.LOCAL, Kind.MALFORMED_RESPONSE})
@@ -57,10 +57,7 @@ _NUMBER = re.compile(r"(?<!\d)[45]\d\d(?!\d)")
 # A status that a gateway or a wrapper wrote into a text; before its phrase, too.
 _STATED = re.compile("|".join(WORDS["stated_statuses"]).replace("PHRASE", "|".join(_NAMED)))
 # The codes of an error document that a wrapper made part of its text, and AWS's in its sentence.
-_QUOTED = re.compile(
-    r"[\"'](?:code|type|status|reason|__type|:exception-type)\\{0,4}[\"']\s{0,4}:\s{0,4}"
-    r"\\{0,4}[\"']?([\w.\- ]{3,60}?)\\{0,4}[\"',}]"
-)
+_QUOTED = re.compile("|".join(WORDS["quoted_codes"]))
 # The code of an error that a library raises as a text: before a colon, or as pydantic shows it.
 _LEADING = re.compile(r"^([a-z][a-z\d_]{2,60}): |\bcode='([a-z\d_]{3,60})'")
 _CALLING = re.compile(r"\((\w+)\) when calling the (\w+) operation")
@@ -81,7 +78,7 @@ def decide(
     call = _CALLING.search(facts.message) if "when calling" in facts.message else None
     is_aws = type(exc).__module__.startswith("botocore")
     operation = call[2] if call else is_aws and plain(exc, "operation_name")
-    if isinstance(operation, str) and operation not in _OPERATIONS:
+    if isinstance(operation, str) and operation not in WORDS["operations"]:
         return (None if named else _OTHER_SERVICE), facts.status
     if call:  # the words of the operation's name are no message
         facts = facts._replace(text=_CALLING.sub(r"(\1)", facts.text))
@@ -131,7 +128,8 @@ def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, i
         return specific, facts.error or inner or facts.status
     if row is not None and (catch_all or stated is None):
         return row, facts.status
-    if number in _GATEWAYS_OWN and (is_page or facts.has_body is False):
+    is_wordless = facts.has_body and _WORDS_OF_NO_REASON.fullmatch(facts.message)
+    if number in _GATEWAYS_OWN and (is_page or is_wordless or facts.has_body is False):
         return _WORDLESS, facts.status
     return _of_status(number), facts.error or facts.status
 
@@ -142,7 +140,7 @@ def _without_status(
     """Judge an exception of a class that no table names, which carries no error status."""
     if isinstance(exc, OSError):
         return of_errno(exc, facts.message), None
-    if isinstance(exc, _BUGS) or (type(exc) is TypeError and "'NoneType'" in facts.message):
+    if isinstance(exc, _BUGS) or (type(exc) is TypeError and "NoneType" in facts.message):
         return _missing_part(exc), None
     # Whoever raises these may be the program itself, which also writes of limits and numbers.
     builtin = type(exc).__module__ == "builtins" and isinstance(exc, ValueError | TypeError)
@@ -210,14 +208,15 @@ def _coded(codes: Sequence[str], status: int) -> Row | None:
 
 
 def _missing_part(exc: BaseException) -> Row | None:
-    frames = [frame for frame, _ in walk_tb(exc.__traceback__)]
-    names = frames[-1].f_code.co_names if frames else ()  # what the function that raised reads
+    frames = frames_of(exc)
+    names = frames[-1][0].f_code.co_names if frames else ()
+    reads_list = not _LISTS.keys().isdisjoint(names)  # does the function that raised?
     match exc:
         case KeyError(args=(str(part),)) | AttributeError(name=str(part)) if part in _PARTS:
             return Row(Kind.MALFORMED_RESPONSE, f"the answer has no {part}")
         case AttributeError(obj=str(page)) if page.lstrip().startswith("<"):
             return Row(Kind.MALFORMED_RESPONSE, "a page came where an answer was expected")
-        case IndexError() | TypeError() if not _LISTS.keys().isdisjoint(names):
+        case AttributeError(name=str(), obj=None) | IndexError() | TypeError() if reads_list:
             return Row(Kind.MALFORMED_RESPONSE, "a part of the answer is not there")
         case _:
             return None

@@ -10,12 +10,10 @@ status is, because in-house clients are common.
 from __future__ import annotations
 
 import re
-import sys
 from functools import lru_cache
-from traceback import walk_tb
 from typing import Any
 
-from honcho_fallback._classify._read import called, plain
+from honcho_fallback._classify._read import called, frames_of, plain
 from honcho_fallback._classify._tables import ENDINGS, ERRNOS, NAMES, ORIGINS, WORDS, Row
 from honcho_fallback._classify._texts import Vocabulary
 from honcho_fallback._values.failure import SEVERITY
@@ -44,10 +42,7 @@ _URL = re.compile(r"([\w+]+)://(?:[^/?#@]*@)?([^/?#:]+)[^/?#]*([^?#]*\??)")
 # A field of a request's JSON that only a model is asked with; it stands near the beginning.
 _ASKING = re.compile(rf"[\"'](?:{'|'.join(WORDS['asking'])})[\"']\s?:")
 # An address as clients write it into their messages; some name the host, and perhaps a path.
-_IN_TEXT = re.compile(
-    r"(?:\b(GET|HEAD|POST|PUT|PATCH|DELETE) |\burl\b\W{0,3}|\bfor )([\w+]+://[^\s\"'<>)\]]+)"
-    r"|\bhost[ =]'?([\w.-]+)'?[:,](?:[^\n]{0,80}? with url: (\S+))?"
-)
+_IN_TEXT = re.compile("|".join(WORDS["addresses_in_texts"]))
 
 
 @lru_cache(maxsize=512)
@@ -113,11 +108,8 @@ def reads_answer(exc: BaseException) -> bool:
     program raises; but whoever has pydantic read JSON was given a text, and who decodes for a
     client was sent its bytes.
     """
-    for frame, _ in reversed([*walk_tb(exc.__traceback__)]):
-        code, module = frame.f_code, str(frame.f_globals.get("__name__"))
-        top, _, rest = module.partition(".")
-        if top in sys.stdlib_module_names:
-            continue
+    for frame, module in reversed(frames_of(exc)):
+        code, (top, _, rest) = frame.f_code, module.partition(".")
         if top == "pydantic":
             if code.co_name in _READS_JSON:
                 return True

@@ -11,12 +11,11 @@ from __future__ import annotations
 
 from contextlib import suppress
 from itertools import chain
-from traceback import walk_tb
 from typing import TYPE_CHECKING, Any
 
 from honcho_fallback._classify._facts import message_of
 from honcho_fallback._classify._origin import class_row, of_errno
-from honcho_fallback._classify._read import children, plain
+from honcho_fallback._classify._read import children, frames_of, plain
 from honcho_fallback._classify._tables import GENERIC, NOT_REFUSED, RETRY_COUNTS, WORDS
 from honcho_fallback._values.failure import KINDS, Failure, Reached, Scope
 from honcho_fallback._values.failure import FailureKind as Kind
@@ -38,12 +37,12 @@ def outcome(outermost: BaseException, row: Row, facts: Facts) -> tuple[Reached, 
     """
     if row.scope is not None:  # a client of this process, whose words say both
         return row.reached or KINDS[row.kind].reached, row.scope
-    errors = _tree(outermost)
+    errors = tree(outermost)
     reached, scope = row.reached, None
     if row.kind in _UNANSWERED:
         known = next(filter(None, map(_socket_row, errors)), None)
         if known is not None and known.reached == "no":
-            frames = (frame for error in errors for frame, _ in walk_tb(error.__traceback__))
+            frames = (frame for error in errors for frame, _ in frames_of(error))
             waited = any(frame.f_code.co_name in WORDS["pool_waits"] for frame in frames)
             # Whoever cannot be reached has no model that can.
             scope = known.scope or ("client" if waited else "endpoint")
@@ -85,7 +84,7 @@ def _is_refusal(row: Row, facts: Facts) -> bool:
     return is_refused or (facts.document.is_providers and 502 not in numbers)
 
 
-def _tree(outermost: BaseException) -> list[BaseException]:
+def tree(outermost: BaseException) -> list[BaseException]:
     """List an error with all that it was raised for, the outermost first; at most one too many."""
     errors, seen = [outermost], {id(outermost)}
     for error in errors:
@@ -125,10 +124,10 @@ def _lost_another(error: BaseException) -> bool:
             counts.append(int(headers.get("x-stainless-retry-count", 0)) + 1)
         if isinstance(response, dict):  # botocore's, from 0
             counts.append(response["ResponseMetadata"]["RetryAttempts"] + 1)
-    for frame, _ in walk_tb(error.__traceback__):
+    for frame, module in frames_of(error):
         if frame.f_code.co_name in RETRY_COUNTS:
             package, place = RETRY_COUNTS[frame.f_code.co_name]
-            if str(frame.f_globals.get("__name__")).partition(".")[0] == package:
+            if module.partition(".")[0] == package:
                 variable, _, attribute = place.partition(".")
                 count = frame.f_locals.get(variable)
                 count = plain(count, attribute) if attribute else count

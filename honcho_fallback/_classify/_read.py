@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from functools import lru_cache
+from traceback import walk_tb
 from typing import Any
 
 from honcho_fallback._values.tracebacks import is_of_the_same_call
@@ -52,6 +54,13 @@ def called(obj: Any, name: str) -> Any:
         return method() if callable(method) else None
     except Exception:  # noqa: BLE001  a method that raises says nothing
         return None
+
+
+def frames_of(error: BaseException) -> list[tuple[Any, str]]:
+    """List an error's frames with their modules; the standard library reads for its callers."""
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    named = [(frame, str(frame.f_globals.get("__name__"))) for frame in frames]
+    return [one for one in named if one[1].partition(".")[0] not in sys.stdlib_module_names]
 
 
 def children(exc: BaseException, *, follow_context: bool) -> list[BaseException]:

@@ -13,9 +13,7 @@ from typing import Any
 from honcho_fallback._classify._tables import WORDS
 
 _DURATION = re.compile(
-    r"(?: about)?((?:[ ,]{0,2}\d+(?:\.\d+)? ?"
-    r"(?:ms|milliseconds?|d(?:ays?)?|h(?:ours?|rs?)?|m(?:in(?:ute)?s?)?|s(?:ec(?:ond)?s?)?)"
-    r"(?![a-z]))+)"
+    rf"(?: about)?((?:[ ,]{{0,2}}\d+(?:\.\d+)? ?(?:{'|'.join(WORDS['units'])})(?![a-z]))+)"
 )
 _PART = re.compile(r"(\d+(?:\.\d+)?) ?(ms|mi?l?|d|h|m|s)")
 _UNIT = {"ms": 0.001, "mil": 0.001, "d": 86400.0, "h": 3600.0, "mi": 60.0, "m": 60.0, "s": 1.0}

@@ -273,11 +273,19 @@ def raising(module: str, source: str, given: Any) -> BaseException:
 
 LANGCHAIN, PROGRAM = "langchain_openai.chat_models.base", "house.llm"
 READ = "def f(response):\n    return response.choices[0].message.content"
+STRIP = f"{READ}.strip()"
+LOADS = f"import json\n{READ.replace('return ', 'return json.loads(')})"
+JOINED = READ.replace("return ", "return 'so: ' + ")
+GOOGLES = "def f(client):\n    return client.generate_content().text.strip()"
 BUILD = "def f(messages):\n    return [message['content'] for message in messages]"
 DECODE = "def f(chunk):\n    return chunk.decode()"
 BASE64 = "import base64\ndef f(chunk):\n    return base64.b64decode(chunk)"
 FAILED = "def f(chunk):\n    raise ValueError(chunk)"
 EMPTY = [SimpleNamespace(choices=[]), SimpleNamespace(choices=None)]
+WITHOUT_TEXT, HOLDING_A_NUMBER = (
+    SimpleNamespace(choices=[SimpleNamespace(message=SimpleNamespace(content=content))])
+    for content in (None, 7)
+)
 AN_OBJECT = ResponseError(code="rate_limit_exceeded", message="sorry")
 RAISED: list[tuple[str, str, Any, str]] = [
     # What a library cannot read: AttributeError, IndexError and TypeError, met in an answer.
@@ -295,6 +303,16 @@ RAISED: list[tuple[str, str, Any, str]] = [
     ),
     # Without choices it is no answer to the program either, which writes what everybody does.
     *((PROGRAM, READ, answer, "malformed_response") for answer in EMPTY),
+    # Nor does one that holds a None have what the program does with a text.
+    *((PROGRAM, source, WITHOUT_TEXT, "malformed_response") for source in (STRIP, LOADS, JOINED)),
+    (
+        PROGRAM,
+        GOOGLES,
+        SimpleNamespace(generate_content=lambda: SimpleNamespace(text=None)),
+        "malformed_response",
+    ),
+    (PROGRAM, "def f(page):\n    return page.title.strip()", SimpleNamespace(title=None), "local"),
+    (PROGRAM, STRIP, HOLDING_A_NUMBER, "local"),
     (PROGRAM, "def f(path):\n    return path.names[0]", SimpleNamespace(names=[]), "local"),
     # Bytes that are no text: in a client they came from the server, elsewhere from the program.
     # The standard library's own frames say nothing: it reads for whoever called it.
@@ -356,6 +374,7 @@ LOOPS = [
     "Event loop is closed",
     "<asyncio.locks.Event object at 0x7> is bound to a different event loop",
     "Task <Task pending> got Future <Future pending> attached to a different loop",
+    "Session is closed",  # aiohttp's
 ]
 CLOSED = "Cannot send a request, as the client has been closed."
 
