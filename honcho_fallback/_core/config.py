@@ -308,13 +308,11 @@ def _refine_as_honcho(failure: Failure, _: BaseException) -> Failure:
     refused = is_junk or failure.reason == NOT_ACCEPTABLE
     if failure.by_rule or failure.kind is FailureKind.LOCAL or refused:
         return failure
-    status = failure.status
     # Under an HTTP 200 stream the status says nothing about the error event inside it.
-    if status is None or status < 400:
-        # These are what the pull request names by class.
+    status = failure.status or 0
+    wanted = status in {408, 429} or status >= 500
+    if status < 400:  # these are what the pull request names by class
         wanted = failure.kind in {*_TRANSIENT} - {FailureKind.MALFORMED_RESPONSE}
-    else:
-        wanted = status in {408, 429} or status >= 500
     return failure._replace(transient=wanted and failure.transient, switchable=wanted)
 
 
@@ -335,9 +333,8 @@ def _hermes_wait(state: tenacity.RetryCallState) -> float:
 
 def is_async(hook: object) -> bool:
     """Tell whether a hook has to be awaited."""
-    return inspect.iscoroutinefunction(hook) or inspect.iscoroutinefunction(
-        getattr(hook, "__call__", None)  # noqa: B004 # its kind matters, not whether it is there
-    )
+    call = getattr(hook, "__call__", None)  # noqa: B004 # its kind matters, not if it is there
+    return any(map(inspect.iscoroutinefunction, (hook, call)))
 
 
 def takes() -> dict[str, Any]:

@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import sys
 from collections.abc import AsyncIterable, Awaitable, Callable
 from functools import lru_cache
+from traceback import walk_tb
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, Generic, NoReturn, TypeAlias, TypeVar
 
@@ -21,6 +23,7 @@ from pydantic import BaseModel
 
 from honcho_fallback._classify._answers import plain_text, read_answer, refuses, text_of, thinks
 from honcho_fallback._classify._content import characters, repeats, without_start
+from honcho_fallback._classify._reached import tree
 from honcho_fallback._core.observers import logger
 from honcho_fallback._core.target import Attempt
 from honcho_fallback._values.errors import FallbackConfigError, WrongVerbError
@@ -246,6 +249,8 @@ class TaskScope:
     ) -> Attempt:
         """Report the error: a cancellation of this task as one, another's as a lost connection."""
         failure, task, call = None, self._task, run._call
+        if sys.version_info < (3, 13) and task and task.cancelling() > self._before:
+            _take_back_wakings(task, error)
         # Who gathers tasks may take what one of them raised for an answer, as LangChain does.
         below = error.obj if isinstance(error, AttributeError) else error
         # A cancellation that was sent before the call began may arrive only now: it counts, too.
@@ -279,6 +284,19 @@ class TaskScope:
             if limit.expired():
                 error.args = ("validate said nothing within the attempt's time",)
             raise
+
+
+def _take_back_wakings(task: asyncio.Task[Any], error: BaseException) -> None:
+    """Take back the cancellations by which task groups only woke their task, as Python 3.13 does.
+
+    Before that, a group that waits for its members when one fails leaves its own in the count.
+    """
+    frames = {frame for one in tree(error) for frame, _ in walk_tb(one.__traceback__)}
+    for own in (frame.f_locals for frame in frames if frame.f_code.co_name == "__aexit__"):
+        group: dict[str, Any] = getattr(own.get("self"), "__dict__", {})
+        woke_up = group.get("_parent_cancel_requested") and own.get("et") is None
+        if woke_up and group.get("_parent_task") is task:
+            task.uncancel()
 
 
 # The provider and its host have done nothing: nobody rests for it.

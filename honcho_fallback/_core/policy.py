@@ -487,14 +487,17 @@ def _checked_unfit(unfit: Any, policy: ResolvedPolicy) -> dict[int, str] | None:
 
 def _signature_for_callers(function: Any) -> inspect.Signature:
     """Return a function's signature without its first parameter, which is for the attempt."""
-    problem = f"got a {type(function).__name__}"
+    problem, fix = f"got a {type(function).__name__}", "write it as def ask(attempt, ...)"
     if callable(function):
+        name = getattr(function, "__qualname__", function)
         try:
-            return inspect.signature(partial(function, None))
+            if [*inspect.signature(function).parameters][:1] != ["self"]:
+                return inspect.signature(partial(function, None))
+            problem = f"{name} takes self before the attempt"
+            fix = "wrap what an object has, such as self.ask = policy.wrap(self.ask) in __init__"
         except ValueError:
-            name = getattr(function, "__qualname__", function)
             problem = f"{name} has no parameter for the attempt"
-    raise FallbackConfigError.about("function", problem, "write it as def ask(attempt, ...)")
+    raise FallbackConfigError.about("function", problem, fix)
 
 
 def _warn_of_own_retries(target: Target) -> None:

@@ -82,15 +82,12 @@ class TransportRecovery:
 
     def action(self, target: Target, failure: Failure, failures: int) -> PendingAction | None:
         """Return what has to be done before the primary is asked again, if that may help."""
-        connection_lost = (
-            failure.kind in {FailureKind.CONNECTION, FailureKind.TIMEOUT}
-            and failure.status is None
-            and failure.transient
-        )
-        if not connection_lost or (target.provider or "").lower() in self.aggregators:
+        is_lost = failure.kind in {FailureKind.CONNECTION, FailureKind.TIMEOUT}
+        if failure.status is not None or not (is_lost and failure.transient):
             return None
         host = urlsplit(target.endpoint or "").hostname or ""
-        if any(host == name or host.endswith(f".{name}") for name in self.aggregators):
+        is_behind = any(host == name or host.endswith(f".{name}") for name in self.aggregators)
+        if is_behind or (target.provider or "").lower() in self.aggregators:
             return None
         call = partial(_call_sync, self.rebuild, target)
         acall = partial(_call_async, self.rebuild, target)

@@ -381,7 +381,8 @@ class FallbackRun:
                     verdict = policy.validate(put_together(answer) if stream else answer)
                     if inspect.isawaitable(verdict):
                         verdict = await verdict_of(verdict)
-                    if verdict is False:
+                    # Also numpy's, as a comparison of scores returns it.
+                    if type(verdict).__name__.startswith("bool") and not verdict:
                         error = AnswerRejected(f"validate said no to the answer of {call.name}")
                 except Exception as raised:  # noqa: BLE001 # it says no with it, or has a bug
                     error = raised
@@ -652,10 +653,9 @@ class FallbackRun:
         reports = rules.cooldown_reports(call, failure, outcome)
         if reports:
             store.update_and_select(reports, (), now, None)
-        call.permit, shared = None, store.shared
-        call.pending = (
-            None if shared is None else PendingAction("cooldown", shared.push, shared.apush)
-        )
+        call.permit, call.pending, shared = None, None, store.shared
+        if shared is not None:
+            call.pending = PendingAction("cooldown", shared.push, shared.apush)
         if restored:
             log_restored(self._runtime, self._facts("restored", attempt.position))
             if self._observers is not None and not attempt.is_fallback:
@@ -679,11 +679,8 @@ class FallbackRun:
         if shared is None:
             return None
         keys = [tuple(policy.chain[one].keys.values()) for one in self._call.remaining]
-        return PendingAction(
-            "cooldown",
-            partial(shared.pull, keys, policy.lease),
-            partial(shared.apull, keys, policy.lease),
-        )
+        what = keys, policy.lease
+        return PendingAction("cooldown", partial(shared.pull, *what), partial(shared.apull, *what))
 
     def _require_running(self, step: str) -> None:
         """Refuse a step once the call is over; take the first attempt, where nobody looked yet."""

@@ -81,6 +81,91 @@ async def test_it_is_known_where_a_framework_took_it_for_an_answer() -> None:
         await pair().acall(mistakes)
 
 
+async def fails_in_a_group(error: Exception, *, inner: bool = False) -> None:
+    async with asyncio.TaskGroup() as group:
+        if inner:
+            await fails_in_a_group(error)
+        group.create_task(raising(error))
+
+
+async def raising(error: Exception) -> None:
+    await asyncio.sleep(0)
+    raise error
+
+
+async def raises_the_group(error: Exception) -> None:
+    await fails_in_a_group(error)
+
+
+async def raises_within_a_group(error: Exception) -> None:
+    await fails_in_a_group(error, inner=True)
+
+
+async def raises_for_a_group(error: Exception) -> None:
+    try:
+        await fails_in_a_group(error)
+    except ExceptionGroup as group:
+        raise StatusError(503) from group
+
+
+@pytest.mark.parametrize("verb", ["acall", "astream"])
+@pytest.mark.parametrize("fails", [raises_the_group, raises_within_a_group, raises_for_a_group])
+async def test_a_task_group_whose_member_failed_has_cancelled_nobody(
+    fails: Any, verb: str
+) -> None:
+    """It wakes its task with a cancellation, which Python before 3.13 leaves in the count.
+
+    The failure is its member's, and the count is what it was: timeouts around the call go by it.
+    """
+    task = asyncio.current_task()
+    assert task is not None
+    policy = FallbackPolicy([Target("first"), Target(P), Target(F)])
+
+    async def ask(attempt: Attempt) -> str:
+        if attempt.target.name == F:
+            return "hello"
+        await fails(StatusError(503))
+        return "never"
+
+    async def ask_for_chunks(attempt: Attempt) -> AsyncGenerator[str, None]:
+        yield await ask(attempt)
+
+    run = policy.start()
+    if verb == "acall":
+        assert await policy.acall(ask, run=run) == "hello"
+    else:
+        assert [one async for one in policy.astream(ask_for_chunks, run=run)] == ["hello"]
+    assert [one.kind for one in run.record.attempts] == ["overloaded", "overloaded", None]
+    assert task.cancelling() == 0
+
+
+async def test_a_cancellation_beside_a_failing_member_stays_one() -> None:
+    """A task group's own is taken back, its caller's is not."""
+    asked, entered = list[str](), asyncio.Event()
+
+    async def ask(attempt: Attempt) -> str:
+        asked.append(attempt.target.name)
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fails_as_it_is_left(entered))
+            group.create_task(raising(StatusError(503)))
+        return "never"
+
+    task = asyncio.create_task(pair().acall(ask))
+    await entered.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asked == [P]
+
+
+async def fails_as_it_is_left(entered: asyncio.Event) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        entered.set()
+        await asyncio.sleep(0)
+
+
 async def test_where_everybody_fails_so_the_errors_are_ordinary_ones() -> None:
     """Nothing that comes out looks like a cancellation; what came from below is the cause."""
 
