@@ -8,6 +8,7 @@ from concurrent.futures import wait
 from contextlib import contextmanager, suppress
 from functools import cache
 from importlib.metadata import version
+from itertools import product
 from typing import TYPE_CHECKING, Any
 
 import httpx
@@ -38,31 +39,33 @@ _CALLBACKS = (
 _LOCK = threading.Lock()
 _THREADS: Any = executor  # in which LiteLLM logs
 _LOGS_WITHIN = 10.0
+_TRIED: set[str] = set()  # the models for which this process has loaded everything
 
 
 def warm_up(models: Iterable[str] = (_ANY_MODEL,)) -> None:
     """Let models fail and answer in memory, so that LiteLLM has loaded what it loads for that.
 
     Without it the first failure of a process stops for 0.3 to 0.8 s; with it that is spent here.
-    No request is made and no callback hears of it.
+    No request is made and no callback hears of it; a process tries a model once.
 
     Args:
         models: As LiteLLM spells them, with the provider in front.
     """
+    cold = {*models} - _TRIED
+    if not cold:
+        return
     # Any: openai 2 asks for httpx's, openai 3 for httpx2's, and both take either.
     response: Any = httpx.Response(500, request=httpx.Request("POST", "http://localhost"))
     error = openai.InternalServerError("warm-up", response=response, body=None)
-    with _unheard():
-        for model in dict.fromkeys(models):
-            for mock in (error, "hello"):
-                for stream in (False, True):
-                    with suppress(Exception):  # one that cannot be tried is not warm
-                        answer: Any = litellm.completion(
-                            model, _MESSAGES, mock_response=mock, stream=stream, api_key="none"
-                        )
-                        list(answer if stream else ())
-        with suppress(Exception):
-            litellm.token_counter(model=_ANY_MODEL, text="hello")  # pyright: ignore[reportPrivateImportUsage] # shown, not exported
+    with _unheard(), suppress(Exception):
+        for model, mock, stream in product(cold, (error, "hello"), (False, True)):
+            with suppress(Exception):  # one that cannot be tried is not warm
+                answer: Any = litellm.completion(
+                    model, _MESSAGES, mock_response=mock, stream=stream, api_key="none"
+                )
+                list(answer if stream else ())
+        litellm.token_counter(model=_ANY_MODEL, text="hello")  # pyright: ignore[reportPrivateImportUsage] # shown, not exported
+    _TRIED.update(cold)
     # A full collection is due after so many modules, and would stop the first call's event loop.
     gc.collect()
 
@@ -76,13 +79,11 @@ def check_release() -> None:
     """
     params = {"model": _ANY_MODEL, "api_key": "none", "mock_response": "hello"}
     ids = ("first", "second")
+    group = [
+        {"model_name": "g", "litellm_params": params, "model_info": {"id": one}} for one in ids
+    ]
     with _unheard():
-        router: Any = litellm.Router(  # pyright: ignore[reportPrivateImportUsage] # shown, not exported
-            [
-                {"model_name": "g", "litellm_params": params, "model_info": {"id": one}}
-                for one in ids
-            ]
-        )
+        router: Any = litellm.Router(group)  # pyright: ignore[reportPrivateImportUsage] # shown, not exported
         request: dict[str, Any] = {"model": "g", "messages": _MESSAGES}
         where = rotation(router, ids, request)
         answered: list[str] = []
@@ -122,5 +123,4 @@ def _unheard() -> Generator[None]:
         finally:
             wait(logs, _LOGS_WITHIN)
             _THREADS.submit = submit
-            for name, callbacks in kept.items():
-                setattr(litellm, name, callbacks)
+            vars(litellm).update(kept)

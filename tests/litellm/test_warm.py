@@ -25,8 +25,9 @@ from honcho_fallback_litellm import warm_up
 ROOT = Path(__file__).resolve().parents[2]
 OPENAI, ANTHROPIC = ("openai/gpt-4o-mini", "/v1"), ("anthropic/claude-3-5-haiku-latest", "")
 
-# The providers are in the process itself: each request notes what is loaded when it arrives.
-FIRST_FAILURE = """
+# The providers are in the process itself: each request notes what is loaded when it arrives. What
+# a program imports is imported once; each call is made by a child that has loaded nothing else.
+FIRST_FAILURES = """
 import json, os, sys
 import litellm
 from litellm import Router
@@ -35,57 +36,62 @@ from honcho_fallback_litellm import FallbackRoutingStrategy
 from tests.helpers.litellm_runs import ask_in, deployment
 from tests.helpers.provider import ProviderServer, Reply
 
-chain, way, stream = json.load(sys.stdin)
-litellm.callbacks = [CustomLogger()]
-loaded = {}
+def ask(chain, way, stream):
+    litellm.callbacks = [CustomLogger()]
+    loaded = {}
 
-def provider(name, status):
-    def note(request):
-        loaded[name] = set(sys.modules)
-        return Reply(status=status)
-    return note
+    def provider(name, status):
+        def note(request):
+            loaded[name] = set(sys.modules)
+            return Reply(status=status)
+        return note
 
-with ProviderServer() as providers:
-    models = []
-    for rank, (name, (model, path)) in enumerate(zip(("primary", "backup"), chain)):
-        providers[name].standing = provider(name, 200 if rank else 500)
-        models.append(deployment("deriver", model, providers[name].url + path, rank))
-    router = Router(model_list=models)
-    FallbackRoutingStrategy().register(router)
-    ask_in(way, router, stream=stream)
-    print(json.dumps([providers.order, sorted(loaded["backup"] - loaded["primary"])]), flush=True)
-os._exit(0)
+    with ProviderServer() as providers:
+        models = []
+        for rank, (name, (model, path)) in enumerate(zip(("primary", "backup"), chain)):
+            providers[name].standing = provider(name, 200 if rank else 500)
+            models.append(deployment("deriver", model, providers[name].url + path, rank))
+        router = Router(model_list=models)
+        FallbackRoutingStrategy().register(router)
+        ask_in(way, router, stream=stream)
+        late = sorted(loaded["backup"] - loaded["primary"])
+        print(json.dumps([providers.order, late]), flush=True)
+    os._exit(0)
+
+for call in json.load(sys.stdin):
+    child = os.fork()
+    if not child:
+        ask(*call)
+    assert os.waitpid(child, 0)[1] == 0
 """
+FIRST_CALLS = (
+    ((OPENAI, OPENAI), "sync", False),
+    ((OPENAI, OPENAI), "async", False),
+    ((OPENAI, ANTHROPIC), "async", False),
+    ((ANTHROPIC, OPENAI), "async", True),
+)
 
 
 @pytest.mark.timeout(180)  # another process imports LiteLLM first, which takes seconds
-@pytest.mark.parametrize(
-    ("chain", "way", "stream"),
-    [
-        ((OPENAI, OPENAI), "sync", False),
-        ((OPENAI, OPENAI), "async", False),
-        ((OPENAI, ANTHROPIC), "async", False),
-        ((ANTHROPIC, OPENAI), "async", True),
-    ],
-)
-def test_a_first_failure_loads_nothing(chain: Any, way: str, stream: bool) -> None:
+def test_a_first_failure_loads_nothing() -> None:
     """No module is loaded between the failing answer and the fallback's request."""
     done = subprocess.run(
-        [sys.executable, "-c", FIRST_FAILURE],
+        [sys.executable, "-c", FIRST_FAILURES],
         cwd=ROOT,
-        input=json.dumps([chain, way, stream]),
+        input=json.dumps(FIRST_CALLS),
         capture_output=True,
         text=True,
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    order, late = json.loads(done.stdout.splitlines()[-1])
-    assert order == ["primary", "backup"]
-    assert late == []
+    assert list(map(json.loads, done.stdout.splitlines())) == [[["primary", "backup"], []]] * 4
 
 
 def test_nobody_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No callback of the user's is called, not by a late thread of LiteLLM's either."""
+    """No callback of the user's is called, not by a late thread of LiteLLM's either.
+
+    A model that was tried is not tried again: whoever registers another Router waits for nothing.
+    """
     listener = create_autospec(CustomLogger, instance=True)
     is_over, logs, submit = threading.Event(), list[Any](), executor.submit
 
@@ -101,10 +107,13 @@ def test_nobody_hears_of_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(litellm, "callbacks", [])
     for name in ("failure_callback", "success_callback", "_async_success_callback"):
         monkeypatch.setattr(litellm, name, [listener])
-    warm_up()
+    warm_up(["openai/tried-by-nobody"])
     is_over.set()
     wait(logs)
     assert logs
+    tried = len(logs)
+    warm_up(["openai/tried-by-nobody"])
+    assert len(logs) == tried
     assert not [one for one, *_ in listener.method_calls if one.endswith("_event")]
     assert litellm.callbacks == []
 
