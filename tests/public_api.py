@@ -29,11 +29,15 @@ def modules() -> list[str]:
 def written() -> str:
     """Return the file's text."""
     lines = ["# What is public: docs/versioning.md. Written by `make api`."]
+    packages: dict[str, griffe.Object | griffe.Alias] = {}
     for name in modules():
-        package = griffe.load(name, search_paths=PLACES, resolve_aliases=True)
+        root, _, inside = name.partition(".")
+        if root not in packages:
+            packages[root] = griffe.load(root, search_paths=PLACES, resolve_aliases=True)
+        module = packages[root][inside] if inside else packages[root]
         lines += ["", name]
-        for public in sorted(map(str, package.exports or ())):
-            lines += [f"  {line}" for line in described(package[public])]
+        for public in sorted(map(str, module.exports or ())):
+            lines += [f"  {line}" for line in described(module[public])]
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
     lines += ["", "extras", *(f"  {extra}" for extra in sorted(project["optional-dependencies"]))]
     return "\n".join(lines) + "\n"
