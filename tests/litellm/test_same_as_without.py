@@ -145,8 +145,6 @@ class Twins:
             # Every Router adds its callbacks to LiteLLM's lists, which have a limit.
             with litellm_left_clean():
                 yield self.router(names, managed=managed, **options)
-            # LiteLLM's strategies leave event loops open: they warn here, where that is let pass.
-            gc.collect()
 
 
 @pytest.fixture
@@ -348,6 +346,8 @@ def test_limits_of_a_deployment_are_kept(strategy: str, limit: str, twins: Twins
         run_async(thrice())
         orders.append(" ".join(twins.providers.order))
         del router, thrice
+    # LiteLLM's strategies leave event loops open: they warn here, where that is let pass.
+    gc.collect()
     assert orders[0] == orders[1]
 
 
