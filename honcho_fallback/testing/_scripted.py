@@ -154,11 +154,11 @@ class Script:
         if name not in self._steps:
             known = ", ".join(self._steps)
             _fail(f"the script knows no target {name}, only {known}: pass its steps to scripted()")
-        before = self.asked
         at = self._clock() - self._began
         self.requests.append(ScriptedRequest(attempt, args, kwargs, at))
         steps = self._steps[name]
         if not steps:
+            before = self.asked[:-1]
             times = before.count(name)
             names = ", ".join(before) or "nobody"
             _fail(
