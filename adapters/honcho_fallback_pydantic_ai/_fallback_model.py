@@ -188,10 +188,9 @@ class FallbackModel(OwnFallbackModel):
                     try:
                         async for event in stream:
                             yield event
-                    except Exception as error:
-                        if stream.cancelled:  # that is why it broke
-                            raise _StreamCancelled from error
-                        raise
+                    except Exception:
+                        if not stream.cancelled:  # else that is why it broke
+                            raise
                     if stream.cancelled:
                         raise _StreamCancelled
                     stream.provider_details = _signed(stream, attempt.target)
@@ -249,20 +248,17 @@ class FallbackModel(OwnFallbackModel):
         sent = self._sent_to(attempt.position, settings)
         if hasattr(getattr(model.provider, "client", None), "max_retries"):
             sent = {"max_retries": 0, **(model.settings or {}), **sent}  # the SDK's own are off
-        asked = cast("ModelSettings", {**sent, **target.params})
+        sent |= target.params
         if Provider.named(model.system).per_account:
-            return [_for_account(one, model, target) for one in messages], asked
-        if model.system != _ANTHROPIC or "adaptive" in (mode := _thinking_mode(model, asked)):
-            return messages, asked
-        if (
-            can_think([_outline(one) for one in messages], made_by="openai")
-            if mode
-            else not any(_thinking_mode(one, one.settings or {}) for one in self.models)
+            messages = [_for_account(one, model, target) for one in messages]
+        elif (
+            model.system == _ANTHROPIC
+            and (mode := _thinking_mode(model, sent)) != "adaptive"
+            and not (mode and can_think([*map(_outline, messages)], made_by="openai"))
         ):
-            return messages, asked
-        if mode:
-            asked = cast("ModelSettings", {**asked, "anthropic_thinking": {"type": "disabled"}})
-        return [*map(_without_thoughts, messages)], asked
+            sent |= {"anthropic_thinking": {"type": "disabled"}} if mode else {}
+            messages = [*map(_without_thoughts, messages)]
+        return messages, cast("ModelSettings", sent)
 
     def _sent_to(self, position: int, settings: ModelSettings | None) -> dict[str, Any]:
         """Return those of a request's own settings that a target gets."""
@@ -310,11 +306,10 @@ def _closing_chunk(response: ModelResponse) -> Any:
     # Not every model says why it ended, but Pydantic AI knows of some that they had not.
     unsaid = "stop" if response.parts and response.state != "incomplete" else None
     finish = response.finish_reason or (response.provider_details or {}).get("finish_reason")
-    counts = {name: getattr(response.usage, name) for name in _COUNTS}
     return {
         "type": "message_delta",
         "delta": {"stop_reason": finish or unsaid},
-        "usage": counts if response.usage.has_values() else None,
+        "usage": response.usage if response.usage.has_values() else None,
         "model": response.model_name,
     }
 
@@ -364,13 +359,12 @@ class _EventStream:
         await self._opened[-1].cancel()
 
     @staticmethod
-    async def _read(first: Any, chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
-        if first is not None and not isinstance(first, dict):
-            yield first
+    async def _read(chunk: Any, chunks: AsyncIterator[Any]) -> AsyncIterator[Any]:
         with suppress(_StreamCancelled):
-            async for chunk in chunks:
+            while chunk is not None:
                 if not isinstance(chunk, dict):
                     yield chunk
+                chunk = await anext(chunks, None)
 
 
 class _StreamCancelled(BaseException):
@@ -397,8 +391,6 @@ def _unwrapped() -> Generator[None]:
 
 def _thinking_mode(model: Model, settings: Mapping[str, Any]) -> str:
     """Say how settings ask Anthropic's model to think, or nothing where they do not."""
-    if model.system != _ANTHROPIC:
-        return ""
     if own := settings.get("anthropic_thinking"):
         return str(own["type"]).replace("disabled", "")
     adapts = model.profile.get("anthropic_supports_adaptive_thinking", False)
@@ -415,10 +407,10 @@ def _outline(message: ModelMessage) -> dict[str, Any]:
     return {"role": "assistant", "tool_calls": calls, "thinking_blocks": thinks}
 
 
-def _without_thoughts(message: ModelMessage, system: str = _ANTHROPIC) -> ModelMessage:
+def _without_thoughts(message: ModelMessage) -> ModelMessage:
     if not isinstance(message, ModelResponse):
         return message
-    return replace(message, parts=[one for one in message.parts if not _is_thought(one, system)])
+    return replace(message, parts=[one for one in message.parts if not _is_thought(one)])
 
 
 def _is_thought(part: Any, system: str = _ANTHROPIC) -> bool:
@@ -438,13 +430,14 @@ def _for_account(message: ModelMessage, model: Model, target: Target) -> ModelMe
     """Return a message without what only another account of the same system can read."""
     if not isinstance(message, ModelResponse):
         return message
-    maker = (message.provider_details or {}).get(_MAKER)
-    here = target.keys.get("credential")
-    if maker == here if maker and here else model.accepts_server_state(message):
+    maker, here = (message.provider_details or {}).get(_MAKER), target.keys.get("credential")
+    is_here = message.provider_url in {None, model.base_url}
+    if maker == here if maker and here else is_here:
         return message
-    kept: Any = _without_thoughts(message, model.system)
-    # Pydantic AI sends no id of what stands at another address.
-    return cast("ModelMessage", replace(kept, provider_url=""))
+    # Of what another provider made Pydantic AI sends no ids.
+    kept = [one for one in message.parts if not _is_thought(one, model.system)]
+    parts = [replace(one, provider_name=_MAKER) for one in kept]
+    return replace(message, parts=parts, provider_name=_MAKER)
 
 
 def _target_of(candidate: Candidate, taken: list[str]) -> Target:

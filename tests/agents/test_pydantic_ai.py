@@ -213,6 +213,24 @@ async def test_two_keys_of_one_address_are_two_accounts(providers: ProviderServe
     assert "of two" in json.dumps(place.bodies[3])
 
 
+async def test_a_history_of_pydantic_ais_own_belongs_to_its_address(
+    providers: ProviderServer,
+) -> None:
+    """No chain has noted whose account made it: ids and thoughts go to the same address only."""
+    there, here = providers.new("there"), providers.new("here")
+    there.reply(thinking("there"), Reply(text="rain"))
+    models = [SDK.model(place, api="responses", name="gpt-5.5") for place in (there, here)]
+    result = await Agent(models[0], tools=[thermometer]).run("hi")
+    history = result.all_messages()
+    for place, model in zip((there, here), models, strict=True):
+        await Agent(FallbackModel(model), tools=[thermometer]).run("so?", message_history=history)
+        sent = json.dumps(place.bodies[-1])
+        assert "call_there" in sent
+        assert [one in sent for one in ("of there", "rs_there", "fc_there")] == [
+            place is there
+        ] * 3
+
+
 async def test_a_conversation_is_a_session(
     primary: Provider, fallback: Provider, providers: ProviderServer
 ) -> None:
