@@ -52,9 +52,8 @@ class JsonlObserver(FallbackObserver):
 
     def __init__(self, file: str | os.PathLike[str] | TextIO) -> None:
         self._file = file
-        self._handler: _LineHandler
         if isinstance(file, str | os.PathLike):
-            self._handler = _FileHandler(file, delay=True)
+            self._handler: _LineHandler = _FileHandler(file, delay=True)
         elif hasattr(file, "write"):
             self._handler = _LineHandler(file)
         else:

@@ -213,15 +213,14 @@ class RedisCooldown(Cooldown):
                 if one.health == "down" and one.until <= now:
                     del self._outbox[identity]
             news = dict(self._outbox)
-            self._letters += 1
-            number = self._letters
+            self._letters = number = self._letters + 1
         identities = [*chain.from_iterable(groups)]
         keys = [_PREFIX + one for one in ("writable", *news, *identities)]
         # Once Redis has failed it has to show that it takes what is written, too: one that only
         # answers reads would hide what this process knows.
         seconds = (max(self.cap, self.stated_cap), self.base if lease is None else lease)
-        values = [self._owner, *map(_milliseconds, seconds), str(int(self._reported))]
-        values.append(str(len(news)))
+        counts = str(int(self._reported)), str(len(news))
+        values = [self._owner, *map(_milliseconds, seconds), *counts]
         for one in news.values():
             rest = _milliseconds(max(0.0, one.until - now))
             values += [one.health, rest, str(one.failures), str(int(one.is_probe))]

@@ -166,18 +166,10 @@ class EndedCall(NamedTuple):
         answer = read_answer(call.output)
         # Whoever reports a usage knows best, in whatever form it is.
         report = read_answer({"usage": record.usage}) if record.usage else answer
-        last = record.attempts[-1].position if record.attempts else 0
-        return cls(
-            call.start,
-            record,
-            call.input,
-            call.output,
-            call.parameters,
-            call.start.chain[last],
-            answer,
-            report.usage or answer.usage,
-            report.cost or answer.cost,
-        )
+        spent = report.usage or answer.usage, report.cost or answer.cost
+        target = call.start.chain[record.attempts[-1].position if record.attempts else 0]
+        content = call.input, call.output, call.parameters
+        return cls(call.start, record, *content, target, answer, *spent)
 
     @property
     def metadata(self) -> dict[str, Any]:
