@@ -239,11 +239,8 @@ class _Pieces:
         name, arguments = first(call, _NAME), first(call, _ARGUMENTS)
         if name is None and arguments is None:
             return
-        place = first(call, _INDEX)
-        place = index if place is None else place
-        if place is None:
-            place = self.last if name is None else len(self.calls)
-        self.last = place
+        places = first(call, _INDEX), index, self.last if name is None else len(self.calls)
+        self.last = place = next((one for one in places if one is not None), None)
         whole = self.calls.setdefault(place, {"name": "", "arguments": ""})
         whole["name"] += name if isinstance(name, str) else ""
         if isinstance(arguments, str):

@@ -35,7 +35,7 @@ ATTRIBUTES = frozenset(WORDS["attributes"])
 _OF_AN_ANSWER = frozenset({"status_code", "status", "headers"})
 _STATUSES = ("status_code", "http_status", "status", "statusCode", "code")
 # Classes that LiteLLM and others write before a text: ``litellm.APIError: XException - ``.
-_PREFIX = re.compile(r"(?:[\w.]{1,80}(?:Error|Exception)(?:: | - ))+")
+_PREFIX = re.compile(r"^(?:[\w.]{1,80}(?:Error|Exception)(?:: | - ))+")
 # A limit's text, or what a body says of its subject, that names one model.
 _OF_ONE_MODEL = re.compile(
     "|".join(WORDS["of_one_model"]).replace("FAMILY", "|".join(WORDS["families"])),
@@ -180,10 +180,7 @@ def read_facts(exc: BaseException) -> Facts:
     # The classes of an SDK say what happened where nothing else does.
     telling = () if status or row else cls.__mro__
     names = (c.__name__ for c in telling if c.__module__ != "builtins")
-    texts = [
-        text[prefix.end() :] if (prefix := _PREFIX.match(text)) else text
-        for text in document.texts or (message[:TEXT_CAP],)
-    ]
+    texts = [_PREFIX.sub("", text) for text in document.texts or (message[:TEXT_CAP],)]
     # That a request is bad any sentence says, too.
     telling_codes = [one for one in document.codes if GENERIC.get(one.lower()) != 400]
     text = "\n".join((*names, *dict.fromkeys(telling_codes), *texts))
