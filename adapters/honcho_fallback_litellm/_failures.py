@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from itertools import chain
 from traceback import walk_tb
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from litellm.exceptions import RateLimitError
 from litellm.types.router import RouterRateLimitError, RouterRateLimitErrorBasic
@@ -25,6 +25,8 @@ _DEPTH = 8
 # LiteLLM's names for "something went wrong and I do not know what".
 _CATCH_ALLS = frozenset({"APIConnectionError", "APIError", "InternalServerError"})
 _OUR_TROUBLE = frozenset({FailureKind.LOCAL, FailureKind.MALFORMED_RESPONSE})
+# The status that LiteLLM gives to an error under HTTP 200, and to an answer that it cannot read.
+_MADE_UP = 422
 # The next deployment may have room, and no provider is at fault.
 _NO_ROOM = Failure.of(
     FailureKind.RATE_LIMIT,
@@ -47,14 +49,10 @@ def provider_error(error: Exception) -> Exception:
     Where LiteLLM's own bookkeeping trips over a provider's error (a status that is a text makes
     its cooldown raise a TypeError), it is the one that it tripped over.
     """
-    original = getattr(error, "original_exception", None)
-    if isinstance(original, Exception):
-        return original
+    found: list[Any] = [getattr(error, "original_exception", None)]
     if type(error).__module__ == "builtins":
-        for below in _below(error):
-            if type(below).__module__ == "litellm.exceptions" and isinstance(below, Exception):
-                return below
-    return error
+        found += (one for one in _below(error) if type(one).__module__ == "litellm.exceptions")
+    return next((one for one in found if isinstance(one, Exception)), error)
 
 
 def is_refusal(error: BaseException) -> bool:
@@ -106,7 +104,8 @@ def _classify(
         return inner(error)
     failure, name = inner(native), type(error).__name__
     is_ours = failure.kind in _OUR_TROUBLE and not (name in _CATCH_ALLS or failure.by_rule)
-    if (is_ours and not _is_made_up(error)) or failure.kind is FailureKind.CANCELLED:
+    is_made_up = getattr(error, "status_code", None) == _MADE_UP
+    if (is_ours and not is_made_up) or failure.kind is FailureKind.CANCELLED:
         return inner(error)  # what happened while LiteLLM read the error is not the error
     waits = failure.retry_after
     if waits is None and getattr(native, "response", None) is None:
@@ -134,15 +133,10 @@ def _native(error: BaseException) -> BaseException | None:
         else:
             return below
     own = bare or handler
-    if not _is_made_up(own):
+    if getattr(own, "status_code", None) != _MADE_UP:
         return own
     failure = check_response({"error": {"message": getattr(own, "message", "")}})
     return own if failure is None else AnswerRejected(failure)
-
-
-def _is_made_up(error: BaseException | None) -> bool:
-    """Tell whether a status may be LiteLLM's, for an error under 200 or what it cannot read."""
-    return getattr(error, "status_code", None) == 422
 
 
 def _below(error: BaseException) -> Iterator[BaseException]:

@@ -16,6 +16,7 @@ from litellm.litellm_core_utils.request_timeout_resolver import get_configured_r
 from litellm.router_utils.fallback_event_handlers import attempted_fallback_targets_from
 
 from honcho_fallback import (
+    AnswerRejected,
     DeadlineExceeded,
     FallbackConfigError,
     OutcomeUnknown,
@@ -365,6 +366,8 @@ class RouterCall:
             target = self.attempt.target
             error = Timeout(str(error), model=target.model, llm_provider=target.provider or "")
         ours: Exception = attach(provider_error(error), self.run.record)
+        if isinstance(ours, AnswerRejected) and ours.failure and ours.failure.kind == "refusal":
+            vars(ours)["status_code"] = 400  # the Proxy's: clients ask again after its 500
         return ours
 
     # Behind it.

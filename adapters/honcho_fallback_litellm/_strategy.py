@@ -96,8 +96,11 @@ class FallbackRoutingStrategy:
         Raises:
             FallbackConfigError: No model group is a chain, or every one that has a rank has a
                 mistake in it; the message has all of them. Where one is left, the others are
-                logged and stay LiteLLM's. Or this LiteLLM does not do what is relied on.
+                logged and stay LiteLLM's. Or it is no Router, or this LiteLLM is none that works.
         """
+        if isinstance(router, type) or not hasattr(router, "acompletion"):
+            problem = f"got a {type(router).__name__}"
+            raise FallbackConfigError.about("router", problem, "pass a litellm.Router")
         registered = self._router()
         if registered is not None and registered is not router:
             raise FallbackConfigError.about(

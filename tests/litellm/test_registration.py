@@ -266,12 +266,18 @@ def test_options_that_cannot_work_are_refused(field: str, value: Any) -> None:
 
 
 def test_one_strategy_serves_one_router(bench: Any) -> None:
-    """A second Router needs a second strategy; the first one again is fine."""
+    """A second Router needs a second strategy; the first one again is fine.
+
+    What is no Router is refused as such.
+    """
     router = bench.router()
     strategy = FallbackRoutingStrategy().register(router)
     strategy.register(router)
     with pytest.raises(FallbackConfigError, match="serves another Router"):
         strategy.register(bench.router())
+    for other in (None, router.model_list, litellm.Router):
+        with pytest.raises(FallbackConfigError, match=r"got a .*; pass a litellm\.Router"):
+            FallbackRoutingStrategy().register(other)
 
 
 def let_go(router: Any) -> None:

@@ -10,7 +10,7 @@ import httpx
 import litellm
 import pytest
 
-from honcho_fallback import Failure, FailureKind, FallbackConfig
+from honcho_fallback import AnswerRejected, Failure, FailureKind, FallbackConfig
 from honcho_fallback.testing import StatusError
 from honcho_fallback_litellm._failures import classifier_for
 from tests.helpers import wire
@@ -80,6 +80,17 @@ def test_what_litellm_could_not_read_is_known_by_its_422() -> None:
     error = litellm.BadRequestError("own words", llm_provider="codestral", model="m")
     vars(error)["status_code"] = 422
     assert meaning_of(raised_from(error, handler)).kind == "malformed_response"
+
+
+def test_an_answer_that_refuses_is_no_outage(bench: Any, ask: Any) -> None:
+    """The Proxy hands on the status of an error: clients would ask again after a 500."""
+    refusal = {**ANSWER["choices"][0], "message": {"role": "assistant", "refusal": "no"}}
+    bench["primary"].reply(Reply(body=ANSWER | {"choices": [refusal]}))
+    router, listener = bench.managed()
+    with pytest.raises(AnswerRejected) as caught:
+        ask(router)
+    assert vars(caught.value)["status_code"] == 400
+    assert (bench.order, listener.kinds) == (["primary"], ["refusal"])
 
 
 def test_a_retry_policy_has_no_say(bench: Any, ask: Any, say: Any) -> None:
