@@ -123,4 +123,5 @@ def _unheard() -> Generator[None]:
         finally:
             wait(logs, _LOGS_WITHIN)
             _THREADS.submit = submit
-            vars(litellm).update(kept)
+            for name, callbacks in kept.items():
+                setattr(litellm, name, callbacks)

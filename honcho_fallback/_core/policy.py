@@ -387,9 +387,8 @@ class FallbackPolicy:
         names = ("run", "turn", "agent", "metadata", "unfit", "session")
         run, *beginning = (overrides.pop(name, None) for name in names)
         if run is not None:
-            is_run = isinstance(run, FallbackRun)
-            if not is_run or overrides or any(one is not None for one in beginning):
-                require_type("run", run, FallbackRun, "pass one from start()")
+            require_type("run", run, FallbackRun, "pass one from start()")
+            if overrides or any(one is not None for one in beginning):
                 problem = "it came with options for the call"
                 raise FallbackConfigError.about("run", problem, "pass those to start()")
             return lambda: run
@@ -487,17 +486,14 @@ def _checked_unfit(unfit: Any, policy: ResolvedPolicy) -> dict[int, str] | None:
 
 def _signature_for_callers(function: Any) -> inspect.Signature:
     """Return a function's signature without its first parameter, which is for the attempt."""
-    problem, fix = f"got a {type(function).__name__}", "write it as def ask(attempt, ...)"
+    problem = f"got a {type(function).__name__}"
     if callable(function):
-        name = getattr(function, "__qualname__", function)
         try:
-            if [*inspect.signature(function).parameters][:1] != ["self"]:
-                return inspect.signature(partial(function, None))
-            problem = f"{name} takes self before the attempt"
-            fix = "wrap what an object has, such as self.ask = policy.wrap(self.ask) in __init__"
+            return inspect.signature(partial(function, None))
         except ValueError:
+            name = getattr(function, "__qualname__", function)
             problem = f"{name} has no parameter for the attempt"
-    raise FallbackConfigError.about("function", problem, fix)
+    raise FallbackConfigError.about("function", problem, "write it as def ask(attempt, ...)")
 
 
 def _warn_of_own_retries(target: Target) -> None:

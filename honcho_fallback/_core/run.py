@@ -679,8 +679,9 @@ class FallbackRun:
         if shared is None:
             return None
         keys = [tuple(policy.chain[one].keys.values()) for one in self._call.remaining]
-        what = keys, policy.lease
-        return PendingAction("cooldown", partial(shared.pull, *what), partial(shared.apull, *what))
+        pull = partial(shared.pull, keys, policy.lease)
+        apull = partial(shared.apull, keys, policy.lease)
+        return PendingAction("cooldown", pull, apull)
 
     def _require_running(self, step: str) -> None:
         """Refuse a step once the call is over; take the first attempt, where nobody looked yet."""

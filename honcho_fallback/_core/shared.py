@@ -341,7 +341,9 @@ _FIRST = CooldownChoice()
 
 
 def _failures_by_kind(after: Any) -> Mapping[FailureKind, int]:
-    usual, by_kind = (3, {**after}) if isinstance(after, Mapping) else (after, {})
+    usual, by_kind = after, dict[Any, Any]()
+    if isinstance(usual, Mapping):
+        usual, by_kind = 3, {**after}
     counts: dict[Any, Any] = dict.fromkeys(FailureKind, usual) | {FailureKind.TIMEOUT: 1} | by_kind
     if {*counts} == {*FailureKind} and all(type(n) is int and n >= 1 for n in counts.values()):
         return counts

@@ -115,9 +115,9 @@ class CallState:
         self.remaining = self.order
         self.deadline_at = inf if deadline is None else self.started + deadline
         position, config = self.remaining[0], policy.config
+        terms = config.timeout, config.connect_timeout, 0.0, self.call_id
         limits = config.first_token_timeout, config.idle_timeout
-        first = policy.chain[position], 1, position, config.timeout, config.connect_timeout
-        self.attempt = Attempt(*first, 0.0, self.call_id, *limits)
+        self.attempt = Attempt(policy.chain[position], 1, position, *terms, *limits)
 
     @property
     def name(self) -> str:
@@ -214,8 +214,6 @@ class CallState:
 def _attempt_record(policy: ResolvedPolicy, past: PastAttempt, started: float) -> AttemptRecord:
     attempt, failure, position = past.attempt, past.failure, past.attempt.position
     ruled = failure.reason if failure and failure.by_rule else None
-    names = "kind", "status", "retry_after", "reached", "transient"
-    known: dict[str, Any] = {name: getattr(failure, name, None) for name in names}
     return AttemptRecord(
         target=policy.names[position],
         model=policy.models[position],
@@ -225,13 +223,17 @@ def _attempt_record(policy: ResolvedPolicy, past: PastAttempt, started: float) -
         started=past.began - started,
         seconds=max(0.0, past.ended - past.began),
         wait=attempt.wait,
+        kind=failure.kind if failure else None,
+        status=failure.status if failure else None,
         code=failure.code if failure and CODE.fullmatch(failure.code or "") else None,
         error=(failure.error or None) if failure else None,
+        retry_after=failure.retry_after if failure else None,
         next_action=KINDS[failure.kind].next_action if failure else None,
         note=", ".join(filter(None, (past.note, ruled))) or None,
         usage=past.usage,
         is_probe=past.note == PROBE,
         is_forced=past.note == FORCED,
+        reached=failure.reached if failure else None,
         received=past.received,
-        **known,
+        transient=failure.transient if failure else None,
     )

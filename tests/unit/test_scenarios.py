@@ -290,12 +290,4 @@ def test_a_function_without_a_parameter_for_the_attempt_is_refused() -> None:
         policy.wrap(ask)  # type: ignore[arg-type] # the mistake
     with pytest.raises(FallbackConfigError, match=r"got a str; write it as def ask\(attempt"):
         policy.wrap("ask")  # type: ignore[arg-type] # the mistake
-
-    class Service:
-        def ask(self, attempt: Attempt) -> str:
-            return attempt.target.name
-
-    with pytest.raises(FallbackConfigError, match=r"Service.ask takes self before the attempt"):
-        policy.wrap(Service.ask)  # type: ignore[arg-type] # the mistake
-    assert policy.wrap(Service().ask)() == "primary"
     assert policy.wrap(lambda *everything: len(everything))(1, 2) == 3
