@@ -251,13 +251,12 @@ class FallbackModel(OwnFallbackModel):
         sent |= target.params
         if Provider.named(model.system).per_account:
             messages = [_for_account(one, model, target) for one in messages]
-        elif (
-            model.system == _ANTHROPIC
-            and (mode := _thinking_mode(model, sent)) != "adaptive"
-            and not (mode and can_think([*map(_outline, messages)], made_by="openai"))
-        ):
-            sent |= {"anthropic_thinking": {"type": "disabled"}} if mode else {}
-            messages = [*map(_without_thoughts, messages)]
+        elif model.system == _ANTHROPIC:
+            mode, outlines = _thinking_mode(model, sent), [*map(_outline, messages)]
+            if mode == "enabled" and not can_think(outlines, made_by="openai"):
+                mode, sent["anthropic_thinking"] = "disabled", {"type": "disabled"}
+            if mode == "disabled":  # in any other it takes either
+                messages = [*map(_without_thoughts, messages)]
         return messages, cast("ModelSettings", sent)
 
     def _sent_to(self, position: int, settings: ModelSettings | None) -> dict[str, Any]:
@@ -390,11 +389,13 @@ def _unwrapped() -> Generator[None]:
 
 
 def _thinking_mode(model: Model, settings: Mapping[str, Any]) -> str:
-    """Say how settings ask Anthropic's model to think, or nothing where they do not."""
+    """Name the mode in which settings have Anthropic's model think; some do so without any."""
     if own := settings.get("anthropic_thinking"):
-        return str(own["type"]).replace("disabled", "")
+        return str(own["type"])
+    if not settings.get("thinking", model.profile.get("thinking_enabled_by_default")):
+        return "disabled"
     adapts = model.profile.get("anthropic_supports_adaptive_thinking", False)
-    return ("adaptive" if adapts else "enabled") if settings.get("thinking") else ""
+    return "adaptive" if adapts else "enabled"
 
 
 def _outline(message: ModelMessage) -> dict[str, Any]:

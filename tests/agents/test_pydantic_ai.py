@@ -213,6 +213,18 @@ async def test_two_keys_of_one_address_are_two_accounts(providers: ProviderServe
     assert "of two" in json.dumps(place.bodies[3])
 
 
+async def test_a_model_that_thinks_unasked_keeps_its_thoughts(
+    primary: Provider, fallback: Provider
+) -> None:
+    """Newer ones of Anthropic's do so without a setting: one goes on with what it thought."""
+    thought = {"type": "thinking", "thinking": "hm", "signature": "of the primary"}
+    call = wire.tool_use("toolu_1", "thermometer", LIMA)
+    primary.reply(Reply(body=wire.message_answer(thought, call, stop="tool_use")))
+    chain = FallbackModel(claude(primary), claude(fallback))
+    assert await SDK.run(chain, thermometer) == f"hello from {primary.name}"
+    assert "of the primary" in json.dumps(primary.bodies[1])
+
+
 async def test_a_history_of_pydantic_ais_own_belongs_to_its_address(
     providers: ProviderServer,
 ) -> None:
