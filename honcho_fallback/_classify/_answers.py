@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from honcho_fallback._classify import classify
 from honcho_fallback._classify._content import (
@@ -25,8 +25,9 @@ from honcho_fallback._classify._content import (
     shape_of,
     word,
 )
-from honcho_fallback._classify._read import find, first
-from honcho_fallback._classify._tables import by_key
+from honcho_fallback._classify._facts import as_status
+from honcho_fallback._classify._read import find, first, plain
+from honcho_fallback._classify._tables import WORDS, by_key
 from honcho_fallback._classify._usage import SCALARS, cost_of, ends, usage_of
 from honcho_fallback._values.failure import Failure, FailureKind
 
@@ -69,7 +70,7 @@ _SPOILT = {key: row for key, row in _SIGNS.items() if row.kind is FailureKind.RE
 class ErrorInAnswer(Exception):  # noqa: N818 # its name is a row of the table
     """Stand for an error object inside an answer, so that the classifier can read it."""
 
-    body: Any = None
+    body = response = cast("Any", None)
 
 
 def check_response(
@@ -87,7 +88,7 @@ def check_response(
     Args:
         response: A response object of openai, anthropic, google-genai or LiteLLM, a message of
             LangChain, or a plain dict of such a shape; for a stream, the list or tuple of all its
-            chunks or events.
+            chunks or events. Of an HTTP client's response the status counts.
         needs_finish: Is a stream without a finish reason cut off? False where the server never
             sends one.
         handed_out: Does its reader have the content already? Then a call that nobody can make is
@@ -96,6 +97,12 @@ def check_response(
             only where nothing came.
     """
     cls = type(response)
+    if cls.__module__.partition(".")[0] in WORDS["clients"]:
+        status = as_status(plain(response, "status_code") or plain(response, "status"))
+        if status is not None and status >= 400:  # nobody has raised it
+            error = ErrorInAnswer()
+            error.response = response
+            return classify(error)
     stream = cls is list or cls is tuple
     verdict = _Verdict(response if stream else ())
     try:

@@ -60,9 +60,7 @@ def by_key(raw: list[dict[str, Any]]) -> dict[Any, Row]:
 
 
 # Words by what they are looked for; each a dictionary that is an ordered set.
-WORDS: dict[str, dict[str, None]] = {
-    name: dict.fromkeys(row) for name, row in read("words").items()
-}
+WORDS: dict[str, dict[str, None]] = {one: dict.fromkeys(row) for one, row in read("words").items()}
 _CODES, _CLASSES = read("codes"), read("names")
 # By the function: its package, and a variable of it, perhaps with an attribute.
 RETRY_COUNTS: dict[str, tuple[str, str]] = _CLASSES["retry_counts"]
@@ -73,15 +71,11 @@ _BY_CODE = by_key(_CODES["code"])
 CODES = {key: row._replace(reached=KINDS[row.kind].reached) for key, row in _BY_CODE.items()}
 # Codes that only name a class of statuses: they count where there is no error status.
 GENERIC = {code: int(status) for status, codes in _CODES["generic"].items() for code in codes}
-ERRNOS = {
-    getattr(errno, name): row
-    for name, row in by_key(_CODES["errno"]).items()
-    if hasattr(errno, name)
-}
+_BY_ERRNO = by_key(_CODES["errno"])
+ERRNOS = {getattr(errno, one): row for one, row in _BY_ERRNO.items() if hasattr(errno, one)}
 
 ORIGINS = by_key(_CLASSES["origin"])
 NAMES = {row.name: row for row in rows(_CLASSES["name"], reason="class {}")}
 # Endings for classes that no row names; nearest class first, longest ending first.
-ENDINGS = sorted(
-    rows(_CLASSES["ending"], reason="a class name that ends in {}"), key=lambda row: -len(row.name)
-)
+_ENDINGS = rows(_CLASSES["ending"], reason="a class name that ends in {}")
+ENDINGS = sorted(_ENDINGS, key=lambda row: -len(row.name))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import httpx
 import pytest
 
 from honcho_fallback import (
@@ -47,6 +48,34 @@ def test_a_refusal_comes_out_in_our_words(driver: str) -> None:
     assert "cat" not in str(caught.value)
     assert caught.value.failure is not None
     assert caught.value.failure.provider_message == "the cat sat"
+
+
+def of_requests(status: int, text: str) -> Any:
+    requests = pytest.importorskip("requests")
+    response = requests.Response()
+    response.status_code, response._content = status, text.encode()
+    return response
+
+
+@pytest.mark.parametrize("driver", ["call", "acall"])
+@pytest.mark.parametrize(
+    "made", [lambda status, text: httpx.Response(status, text=text), of_requests]
+)
+def test_a_status_that_nobody_raised_is_a_failure(made: Any, driver: str) -> None:
+    """Who returns a client's response and forgets to raise its status is no worse off."""
+    quota = made(429, '{"error": {"message": "no", "code": "insufficient_quota"}}')
+    script = repeating(primary=[made(503, ""), quota], fallback=[made(200, "well")])
+    policy = pair()
+    for kind in ("overloaded", "quota"):
+        run = policy.start()
+        assert ask(policy, script, driver, run=run).text == "well"
+        assert run.record.attempts[0].kind == kind
+    wrong = made(400, '{"error": {"message": "temperature: expected a number"}}')
+    with pytest.raises(AnswerRejected) as caught:
+        ask(policy, repeating(primary=[wrong], fallback=["no"]), driver)
+    assert caught.value.failure is not None
+    assert caught.value.failure.provider_message == "temperature: expected a number"
+    assert ask(policy, repeating(primary=[wrong]), driver, check_responses=False) is wrong
 
 
 @pytest.mark.parametrize("driver", ["stream", "astream"])
