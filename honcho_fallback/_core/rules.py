@@ -127,7 +127,10 @@ def options(
         outcome: Outcome = "exhausted" if may_help and not (left or lacking) else "rejected"
         yield Stop(outcome, error=0 if lacking else -1)
         return
-    requests_left = policy.max_attempts + call.extra_attempts - call.attempt.number
+    # A default counts no connection that this process itself has lost.
+    lost = {one.attempt.position for one in call.past if is_stale(one.failure)}
+    extra = call.extra_attempts + (0 if policy.config.max_attempts else len(lost))
+    requests_left = policy.max_attempts + extra - call.attempt.number
     # Patience with one target costs no other its turn.
     if requests_left > len(others):
         retry = granted_retry(call, failure, error) if again is None else retry_at_end(call, again)
@@ -144,9 +147,8 @@ def options(
 def credential_refresh(call: CallState, failure: Failure) -> PendingAction | None:
     """Return the refresh that may help: after a 401, or a 403 about credentials, once."""
     credential = call.attempt.target.credential
-    if "refresh" in call.recovered or credential is None or isinstance(credential, ApiKey):
-        return None
-    if failure.kind is not FailureKind.AUTHENTICATION:
+    is_due = failure.kind is FailureKind.AUTHENTICATION and "refresh" not in call.recovered
+    if not is_due or credential is None or isinstance(credential, ApiKey):
         return None
     # The generation of when this target was asked: if another call has refreshed the credential
     # since, nothing is fetched and the new one is simply tried.
@@ -173,15 +175,19 @@ def switches(call: CallState, failure: Failure) -> bool:
     return failure.switchable or not KINDS[failure.kind].switchable
 
 
+def is_stale(failure: Failure | None) -> bool:
+    """Tell of a connection of an earlier event loop: the next one is new, and nobody was down."""
+    return failure is not None and failure.scope == "client" and failure.kind == "connection"
+
+
 def fitting(call: CallState) -> Sequence[int]:
     """List those of the remaining positions that could take the request."""
-    failures = [(one.attempt.target, one.failure) for one in call.past]
-    overflown = [target for target, one in failures if one and _is_of_a_window(one)]
+    overflown = [one for one in call.past if one.failure and _is_of_a_window(one.failure)]
     if not overflown or not call.remaining:
         return call.remaining
     # What nobody knows is asked: only a window that is known to be no larger than one that was too
     # small cannot help, whatever another target has failed with since.
-    most = max(target.context_window or 0 for target in overflown)
+    most = max(one.attempt.target.context_window or 0 for one in overflown)
     windows = {n: call.policy.chain[n].context_window for n in call.remaining}
     return [n for n, size in windows.items() if size is None or size > most]
 
@@ -210,16 +216,11 @@ def granted_retry(call: CallState, failure: Failure, error: Exception) -> Retry 
     allowed = config.switch_after
     if isinstance(allowed, Mapping):
         allowed = allowed.get(failure.kind, 1)
-    # A connection of an earlier event loop: the next one is new, and the target was never down.
-    is_stale = failure.scope == "client" and failure.kind is FailureKind.CONNECTION
-    allowed = max(allowed, 2) if is_stale else allowed
-    if config.attempts_per_target is not None:
-        allowed = min(allowed, config.attempts_per_target)
-    if allowed == 1 or not failure.transient:
+    allowed = max(allowed, 2) if is_stale(failure) else allowed
+    allowed = min(allowed, config.attempts_per_target or allowed) if failure.transient else 1
+    if allowed == 1 or (failures := call.failures_at(position)) >= allowed:
         return None
-    if (failures := call.failures_at(position)) >= allowed:
-        return None
-    wait = 0.0 if is_stale else strategy_wait(config.wait, failures, error)
+    wait = 0.0 if is_stale(failure) else strategy_wait(config.wait, failures, error)
     if stated is not None and stated > wait:
         return Retry(stated, position) if stated <= SHORT_WAIT else None
     return Retry(wait, position)

@@ -483,9 +483,8 @@ class FallbackRun:
                 wait = action.wait
             case rules.SwitchTo(positions):
                 position = positions[-1]
-        if most is not None and call.attempt.number >= most:
-            return False
-        if not self._is_in_time(position, now, wait):
+        is_over = most is not None and call.attempt.number >= most
+        if is_over or not self._is_in_time(position, now, wait):
             return False
         budget = policy.config.retry_budget
         if budget is None or isinstance(option, rules.SwitchTo):
