@@ -494,15 +494,12 @@ def metadata_of(config: RunnableConfig, run: dict[str, Any]) -> dict[str, Any] |
     return call_metadata(given) if given else None
 
 
-# Of a message, what check_response reads.
-_FIELDS = {"additional_kwargs", "content", "invalid_tool_calls", "response_metadata", "tool_calls"}
-
-
 def _check_ends(messages: list[Any]) -> None:
     """Refuse what a stream left unfinished."""
     for message in messages:
         if isinstance(message, AIMessage):
-            failure = check_response([AIMessageChunk(**message.model_dump(include=_FIELDS))])
+            kept = message.model_dump(exclude={"chunk_position", "tool_call_chunks", "type"})
+            failure = check_response([AIMessageChunk(**kept)])
             if failure is not None:
                 raise AnswerRejected(failure)
 

@@ -92,11 +92,10 @@ def check_release() -> None:
                 answer = router.completion(**request, **ONE_REQUEST, **{NARROWED: [other]})
                 answered.append(answer._hidden_params.get("model_id"))  # noqa: SLF001 # where LiteLLM says it
     if where.healthy != {*ids} or answered != [*ids]:
-        raise FallbackConfigError.about(
-            "router",
-            f"LiteLLM {version('litellm')} does not keep to the deployment that it is told to ask",
-            "install a release that docs/litellm.md names, and report it",
-        )
+        release = f"LiteLLM {version('litellm')}"
+        problem = f"{release} does not keep to the deployment that it is told to ask"
+        fix = "install a release that docs/litellm.md names, and report it"
+        raise FallbackConfigError.about("router", problem, fix)
 
 
 @contextmanager

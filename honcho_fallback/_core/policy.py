@@ -109,8 +109,7 @@ class FallbackPolicy:
             names = [*inspect.signature(FallbackPolicy).parameters][:-1]  # all but **options
             _require_known(options, (*names, *_OPTIONS))
             config = config.replace(**options)
-        if runtime is not None:
-            require_type("runtime", runtime, Runtime, "pass a Runtime or leave it out")
+        require_type("runtime", runtime, Runtime | None, "pass a Runtime or leave it out")
         chain = check_chain(targets)
         self._policy = ResolvedPolicy(chain, config, agent, Observers.of(observers), classifier)
         self._runtime = runtime
@@ -387,8 +386,9 @@ class FallbackPolicy:
         names = ("run", "turn", "agent", "metadata", "unfit", "session")
         run, *beginning = (overrides.pop(name, None) for name in names)
         if run is not None:
-            require_type("run", run, FallbackRun, "pass one from start()")
-            if overrides or any(one is not None for one in beginning):
+            is_run = isinstance(run, FallbackRun)
+            if not is_run or overrides or any(one is not None for one in beginning):
+                require_type("run", run, FallbackRun, "pass one from start()")
                 problem = "it came with options for the call"
                 raise FallbackConfigError.about("run", problem, "pass those to start()")
             return lambda: run
