@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 # Or LiteLLM, also in processes that tests start, asks the network for prices, for eight seconds.
 os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+# What is imported until the tests begin stays, and the collector would look at it again and again.
+gc.disable()
 # Or the Agents SDK's thread, which has no key for its traces, logs that into another test.
 os.environ["OPENAI_AGENTS_DISABLE_TRACING"] = "1"
 
@@ -110,6 +112,7 @@ def pytest_collection_finish() -> None:
     """Let the collector pass over what was imported: many tests collect, and wait for it."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -172,7 +172,7 @@ def router(place: Place, function: str) -> Opened:
     backup = deployment("chat", "openai/b", elsewhere, 1, mock_response=BACKUP, **patience)
     owner = library.Router(model_list=[primary, backup])
     FallbackRoutingStrategy(observers=[HEARD]).register(owner)
-    return nullcontext(), partial(getattr(owner, function), model="chat", messages=SAY)
+    return nullcontext(owner), partial(getattr(owner, function), model="chat", messages=SAY)
 
 
 class Client(NamedTuple):
