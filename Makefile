@@ -15,6 +15,8 @@ demo: $(if $(ARGS),.venv,.venv-demo)/.installed
 
 # Some of the time is spent waiting for somebody else's timeout, so one worker more than cores.
 WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+# Where no bytecode may be kept, each worker and each of forty processes compiles and rewrites all of it anew.
+unexport PYTHONDONTWRITEBYTECODE
 SUITE = $(PYTEST) --numprocesses $(WORKERS) --dist loadfile --no-loadscope-reorder
 test: .venv/.installed
 	$(BIN)/$(SUITE) -m 'not slow' $(ARGS)
