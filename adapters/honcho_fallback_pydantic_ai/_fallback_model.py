@@ -20,7 +20,6 @@ from pydantic_ai.messages import (
     ModelRequestAttempt,
     ModelResponse,
     ThinkingPart,
-    ToolCallPart,
     UserPromptPart,
 )
 from pydantic_ai.models import Model, infer_model
@@ -403,7 +402,7 @@ def _outline(message: ModelMessage) -> dict[str, Any]:
     if not isinstance(message, ModelResponse):
         begins_turn = any(isinstance(part, UserPromptPart) for part in message.parts)
         return {"role": "user" if begins_turn else "tool"}
-    calls = [{"id": part.tool_call_id} for part in message.parts if isinstance(part, ToolCallPart)]
+    calls = [{"id": call.tool_call_id} for call in message.tool_calls]
     thinks = any(map(_is_thought, message.parts))
     return {"role": "assistant", "tool_calls": calls, "thinking_blocks": thinks}
 
