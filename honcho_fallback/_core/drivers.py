@@ -262,7 +262,10 @@ class TaskScope:
         elif isinstance(error, Exception) and task and task.cancelling() > self._before:
             raised, error = error, asyncio.CancelledError()
             error.__cause__ = raised
-        elif isinstance(error, TimeoutError) and self._timeout and self._timeout.expired():
+        elif isinstance(error, Exception) and self._timeout and self._timeout.expired():
+            if not isinstance(error, TimeoutError):  # a client makes an error of its cancellation
+                raised, error = error, TimeoutError()
+                error.__cause__ = raised
             error.args = (f"{call.name} gave no answer within {self._seconds:g} s",)
         try:
             return run.fail(error, failure=failure, partial=partial)

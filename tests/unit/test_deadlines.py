@@ -20,6 +20,8 @@ from tests.helpers.scripted import repeating
 from tests.helpers.wire import part
 
 if TYPE_CHECKING:
+    from collections.abc import AsyncGenerator
+
     from honcho_fallback import Attempt, CallRecord
     from honcho_fallback.testing import Clock
 
@@ -135,6 +137,47 @@ async def test_a_hanging_chain_ends_and_leaves_no_task() -> None:
     with pytest.raises(TimeoutError, match=r"t0 gave no answer within 0\.01 s"):
         await chain(1, timeout=0.01, max_attempts=1).acall(ask)
     assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def wraps_its_cancellation() -> None:
+    try:
+        await asyncio.Event().wait()
+    except BaseException as error:
+        raise ValueError("the call failed") from error
+
+
+async def fails_as_it_is_cut() -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        raise KeyError("session")
+
+
+@pytest.mark.parametrize("verb", ["acall", "astream"])
+@pytest.mark.parametrize("client", [wraps_its_cancellation, fails_as_it_is_cut])
+async def test_what_a_client_makes_of_an_attempts_end_is_its_timeout(
+    client: Any, verb: str
+) -> None:
+    """Whatever comes out of it then: the next target is asked, and the error stays the cause."""
+
+    async def ask(attempt: Attempt) -> str:
+        if attempt.target.name == "t0":
+            await client()
+        return "hello"
+
+    async def ask_for_chunks(attempt: Attempt) -> AsyncGenerator[str, None]:
+        yield await ask(attempt)
+
+    policy = chain(2, timeout=0.01)
+    run = policy.start()
+    if verb == "acall":
+        assert await policy.acall(ask, run=run) == "hello"
+    else:
+        assert [one async for one in policy.astream(ask_for_chunks, run=run)] == ["hello"]
+    assert [one.kind for one in run.record.attempts] == ["timeout", None]
+    with pytest.raises(TimeoutError, match="t0 gave no answer") as caught:
+        await chain(1, timeout=0.01, max_attempts=1).acall(ask)
+    assert isinstance(caught.value.__cause__, ValueError | KeyError)
 
 
 def thinking_for(seconds: list[float], **options: Any) -> tuple[CallRecord, list[str], float]:
