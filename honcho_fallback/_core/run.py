@@ -699,7 +699,7 @@ def _attempt_at(call: CallState, position: int, number: int, wait: float, now: f
     if position in call.clients:
         target = replace(target, client=call.clients[position])
     if call.deadline_at != inf:
-        share = call.share_of_time(position, now + wait)
+        share = max(0.001, call.share_of_time(position, now + wait))  # clients refuse 0 and less
         timeout = share if timeout is None else min(share, timeout)
     attempt = call.attempt._replace(number=number, position=position, timeout=timeout, wait=wait)
     return attempt._replace(target=target, partial=call.text.rstrip())
