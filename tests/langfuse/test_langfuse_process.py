@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 
     from honcho_fallback import FallbackObserver
     from tests.helpers.otlp import OtlpReceiver
+    from tests.helpers.provider import ProviderServer
 
 
 PREAMBLE = """
@@ -112,6 +113,30 @@ print(json.dumps([told, loaded, ours, warnings]))
     assert warning.startswith("nothing is sent to Langfuse: its client raised ValueError; ")
     assert [stored(span).model for span in wire.spans] == ["after"]
     assert {export.credentials for export in wire.exports} == {("pk-app", "sk-app")}
+
+
+def test_anthropics_package_reports_nothing_once_it_is_told_so(
+    tmp_path: Path, providers: ProviderServer, wire: OtlpReceiver
+) -> None:
+    """With the variable of the page Langfuse's client, which is the global one, gets one span."""
+    pytest.importorskip("anthropic")
+    claude = providers.new("anthropic")
+    run(
+        f"""
+import anthropic
+from langfuse import Langfuse
+Langfuse(public_key="pk-app", secret_key="sk-app", base_url={wire.base_url!r})
+client = anthropic.Anthropic(api_key="k", base_url={claude.url!r}, max_retries=0)
+asked = {{"model": "m", "max_tokens": 9, "messages": [{{"role": "user", "content": "hi"}}]}}
+handler = LangfuseCallbackHandler()
+policy = FallbackPolicy([Target("m", client=client)], agent="worker", observers=[handler])
+policy.call(lambda attempt: client.messages.create(**asked))
+print(json.dumps(handler.close(10)))
+""",
+        tmp_path,
+        ANTHROPIC_OPEN_TELEMETRY="false",
+    )
+    assert [span.name for span in wire.spans] == ["worker"]
 
 
 def test_with_keys_a_client_is_built_beside_the_application_s_provider(
