@@ -301,12 +301,14 @@ def _closing_chunk(response: ModelResponse) -> Any:
 
     No event of Pydantic AI says so; the form is one that ``read_answer`` knows.
     """
-    # Not every model says why it ended, but Pydantic AI knows of some that they had not.
-    unsaid = "stop" if response.parts and response.state != "incomplete" else None
     finish = response.finish_reason or (response.provider_details or {}).get("finish_reason")
+    if response.parts and response.state != "incomplete":  # not every model says why it ended
+        finish = finish or "stop"
+    elif finish == "stop" and not (response.provider_details or {}).get("finish_reason"):
+        finish = None  # so says Pydantic AI where a provider has said nothing at all
     return {
         "type": "message_delta",
-        "delta": {"stop_reason": finish or unsaid},
+        "delta": {"stop_reason": finish},
         "usage": response.usage if response.usage.has_values() else None,
         "model": response.model_name,
     }

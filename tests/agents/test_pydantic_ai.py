@@ -357,6 +357,15 @@ async def test_an_empty_stream_switches(listener: Listener) -> None:
     assert record.usage["output_tokens"] == result.usage.output_tokens
 
 
+async def test_a_stream_that_ends_before_it_begins_is_no_answer(
+    primary: Provider, fallback: Provider
+) -> None:
+    """Pydantic AI takes it for one that ended well, and would ask the same model once more."""
+    primary.standing = Reply(events=[wire.event(wire.part(role="assistant")), "data: [DONE]"])
+    assert await SDK.stream(chain_of(primary, fallback)) == f"hello from {fallback.name}"
+    assert len(primary.requests) == 1
+
+
 async def test_the_sdks_own_retries_stay_where_they_are_asked_for(
     primary: Provider,
     fallback: Provider,
