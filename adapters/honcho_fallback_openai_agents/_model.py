@@ -199,9 +199,10 @@ class FallbackModel(Model):
         session = request.conversation_id or getattr(get_current_trace(), "group_id", None)
         call = self.policy.start(turn=turn, session=session, unfit=self._unfit(request))
         if self.policy.wants_content:
-            system, asked = request.system_instructions, request.input
+            system, question = request.system_instructions, request.input
             items: list[Any] = [{"role": "system", "content": system}] if system else []
-            items += [{"role": "user", "content": asked}] if isinstance(asked, str) else asked
+            is_text = isinstance(question, str)
+            items += [{"role": "user", "content": question}] if is_text else question
             shown = request.model_settings.to_traceable_dict().items()
             parameters = {name: value for name, value in shown if value is not None}
             call.report(input=items, parameters=parameters or None)
@@ -213,14 +214,14 @@ class FallbackModel(Model):
         # A response that nobody here made is taken for the primary's.
         keeper = _MADE_AT.get(request.previous_response_id or "")
         keeper = keeper if keeper in self._places else home
-        asked = {**request._asdict(), "conversation": request.conversation_id}
+        fields = {**request._asdict(), "conversation": request.conversation_id}
         routing = {name: getattr(request.model_settings, name) for name in _EXTRA if require}
         reasons = dict[int, str]()
         for position, target in enumerate(self.policy.targets):
             is_responses, _ = place = self._places[position]
             own = (FunctionTool, CustomTool) if is_responses else (FunctionTool,)
             tools = [{"type": one.name} for one in request.tools if not isinstance(one, own)]
-            why = None if place == keeper else bound_to({**asked, "tools": tools})
+            why = None if place == keeper else bound_to({**fields, "tools": tools})
             route = route_in(routing, target.model) if place == home else None
             if why or route:
                 reasons[position] = why or (
