@@ -143,7 +143,7 @@ def test_who_a_deployment_is(bench: Any, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_a_limit_reaches_litellms_request(limit: str, theirs: Any, bench: Any, say: Any) -> None:
     """The primary gets what is not kept for the backup, whatever longer timeout LiteLLM has."""
     bench["primary"].reply(Reply(hang=True))
-    limits: Any = {limit: 2.4}
+    limits: Any = {limit: 1.4}
     router, listener = bench.managed(FallbackConfig(**limits))
     assert say(router, **theirs) == "hello from backup"
     assert listener.kinds == ["timeout", None]
@@ -158,8 +158,8 @@ def test_a_limit_reaches_litellms_request(limit: str, theirs: Any, bench: Any, s
         ({"timeout": 0.5}, None, ": keep-alive"),
         # Of a stream a deployment's timeout is for its pauses, the config's for its first content.
         ({"timeout": 0.5}, 0.5, ": keep-alive"),
-        ({"first_token_timeout": 2}, None, ": ping"),
-        ({"first_token_timeout": 2}, None, word("")),
+        ({"first_token_timeout": 1}, None, ": ping"),
+        ({"first_token_timeout": 1}, None, word("")),
     ],
 )
 def test_who_keeps_the_connection_warm_and_says_nothing_is_left(
