@@ -543,15 +543,8 @@ def test_the_first_switch_imports_no_sdk(
     environ = json.dumps(settings(providers, primary, fallback))
     root = Path(__file__).resolve().parents[2]
     path = f"{root}:{root / 'adapters'}"
-    process = subprocess.run(
-        [sys.executable, "-c", PROBE, environ, verb],
-        env={"PYTHONPATH": path},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert process.returncode == 0, process.stderr
-    seen = json.loads(process.stdout)
+    command = [sys.executable, "-c", PROBE, environ, verb]
+    seen = json.loads(subprocess.check_output(command, env={"PYTHONPATH": path}))
     assert seen["text"] == f"hello from {fallback}"
     assert providers.order == [primary, fallback]
     assert ("anthropic" in seen["before"]) is (fallback == "anthropic")

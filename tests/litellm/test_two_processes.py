@@ -68,15 +68,8 @@ def test_a_cooldown_of_one_process_is_known_to_the_other(bench: Any, redis_port:
     run_async(router.acompletion(model="async", messages=MESSAGES))
     assert bench.order == ["primary", "backup"] * 2
 
-    other = subprocess.run(
-        [sys.executable, "-c", OTHER_PROCESS],
-        input=json.dumps([models, shared, MESSAGES]),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-
-    assert other.returncode == 0, other.stderr
-    asked = json.loads(other.stdout.splitlines()[-1])
+    sent = json.dumps([models, shared, MESSAGES])
+    other = subprocess.check_output([sys.executable, "-c", OTHER_PROCESS], input=sent, text=True)
+    asked = json.loads(other.splitlines()[-1])
     assert asked == [["sync-backup"]] * 2 + [["async-backup"]] * 2
     assert len(bench["primary"].requests) == 2
