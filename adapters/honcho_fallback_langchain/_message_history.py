@@ -180,7 +180,8 @@ def tools_for(
 ) -> tuple[list[Any], dict[str, Any]]:
     """Return tools, described or as objects, and what is bound with them, as a provider takes it.
 
-    The primary's cache markers, what its provider runs, and the choice of it, go to no other.
+    The primary's cache markers and settings, what its provider runs, and the choice of it, go to
+    no other.
     """
     primarys = Provider.named(reader.chain[0].provider or "")
     is_elsewhere = primarys.is_known and primarys.family != reader.provider.family
@@ -191,12 +192,11 @@ def tools_for(
         elif isinstance(tool, dict) or getattr(tool, "extras", None) is None:
             cleaned.append(reader.unmarked(tool))
         else:
-            extras = reader.unmarked(tool.extras)
-            same = extras is tool.extras
-            cleaned.append(tool if same else tool.model_copy(update={"extras": extras or None}))
+            cleaned.append(_with(tool, {"extras": reader.unmarked(tool.extras) or None}))
     choice = _choice_for(reader, settings.get("tool_choice"), left_out)
     chosen = {"tool_choice": choice} if cleaned and choice is not None else {}
-    return cleaned, {**_without(settings, "tool_choice"), **chosen}
+    known = settings if reader.is_primarys else reader.writes.settings(settings)
+    return cleaned, {**_without(known, "tool_choice"), **chosen}
 
 
 def _is_hosted(tool: Any) -> bool:

@@ -34,8 +34,11 @@ from tests.helpers.chat_models import (
     claude,
     dead,
     failing_over,
+    gemini,
     gpt,
+    groq,
     look_up,
+    mistral,
     model_at,
     serve,
     with_fallbacks,
@@ -65,6 +68,21 @@ async def test_tools_are_bound_to_each_in_its_own_format(verb: str) -> None:
         (asked,) = candidate(model, position).asked
         assert asked.kwargs["tools"][0]["for"] == name
         assert asked.kwargs["tool_choice"] == "any"
+
+
+@pytest.mark.parametrize("make", [gemini, mistral, groq, claude])
+def test_what_is_bound_with_tools_goes_to_whom_knows_it(
+    providers: ProviderServer, make: Any
+) -> None:
+    """Gemini's integration refuses `parallel_tool_calls`, Mistral's server `strict`."""
+    down, other = serve(providers, "openai", status=503), serve(providers, "other", "heard")
+    model = FallbackChatModel(model_at(down), make(base_url=other.url))
+    bound = model.bind_tools([look_up], strict=True, parallel_tool_calls=False)
+    assert bound.invoke("hi").text == "heard"
+    (asked,), (told,) = down.bodies, other.bodies
+    assert (asked["parallel_tool_calls"], asked["tools"][0]["function"]["strict"]) == (False, True)
+    assert "strict" not in told
+    assert ("parallel_tool_calls" in told) == (make in {mistral, groq})
 
 
 ANY = "required", {"type": "any"}
