@@ -479,8 +479,7 @@ def _checked_unfit(unfit: Any, policy: ResolvedPolicy) -> dict[int, str] | None:
     reasons = policy.nobody_fits({**policy.unfit, **unfit})
     if reasons is not None:
         problem = f"it leaves no target to ask ({reasons})"
-        fix = "leave out one that can take the call"
-        raise FallbackConfigError.about("unfit", problem, fix)
+        raise FallbackConfigError.about("unfit", problem, "leave out one that can take the call")
     return dict(unfit)
 
 

@@ -17,8 +17,8 @@ budget permit, and that is all the choosing there is. The order is the specifica
 5. **Stop** where nobody can help: a caller's own bug, a refusal, the last target gone for good.
 6. **Retry** a target: the one at hand while ``switch_after`` grants it more failures (a stated
    wait of at most ``SHORT_WAIT`` is obeyed then; a longer one is not, as another target is free),
-   at once where a connection was of another event loop; once nobody is left and a failure may
-   pass, after a wait, the last one outside of a cooldown.
+   at once where a connection was of another event loop, which is not one of ``max_attempts``; once
+   nobody is left and a failure may pass, after a wait, the last one outside of a cooldown.
 7. **Recover** the transport: the primary's connection was lost, and a new one may work. Once.
 8. **SwitchTo** another target, at once: those further down the chain, then those that the turn has
    left, and those in a cooldown last. A memory orders, it never forbids: an error costs a request,
@@ -59,6 +59,8 @@ if TYPE_CHECKING:
 # Seconds of a stated Retry-After that a request which switch_after grants waits for: an answer of
 # the target that was asked for is worth them, and a person hardly notices.
 SHORT_WAIT = 2.0
+# So many connections of earlier event loops a client's pool may hand out before a new one.
+MOST_STALE = 10
 
 _LARGER_WINDOW = frozenset({FailureKind.CONTEXT_OVERFLOW, FailureKind.PAYLOAD_TOO_LARGE})
 
@@ -117,8 +119,8 @@ def options(
     fit = fitting(call)
     others = fit if may_help else ()
     left = call.remaining if _is_of_a_window(failure) else fit
-    again = None if left else repeatable(call)
-    if not others and again is None:
+    again = None if left or is_stale(failure) else repeatable(call)
+    if not (others or is_stale(failure)) and again is None:
         # Where the chain ends with a failure that would have switched, the chain is exhausted;
         # where somebody is left who could not help, the request itself is the trouble, and so it
         # is where everybody lacks what it needs.
@@ -127,12 +129,9 @@ def options(
         outcome: Outcome = "exhausted" if may_help and not (left or lacking) else "rejected"
         yield Stop(outcome, error=0 if lacking else -1)
         return
-    # A default counts no connection that this process itself has lost.
-    lost = {one.attempt.position for one in call.past if is_stale(one.failure)}
-    extra = call.extra_attempts + (0 if policy.config.max_attempts else len(lost))
-    requests_left = policy.max_attempts + extra - call.attempt.number
+    requests_left = policy.max_attempts + call.extra_attempts - call.attempt.number
     # Patience with one target costs no other its turn.
-    if requests_left > len(others):
+    if requests_left > len(others) or is_stale(failure):
         retry = granted_retry(call, failure, error) if again is None else retry_at_end(call, again)
         if retry is not None:
             yield Retry(*retry)
@@ -175,9 +174,9 @@ def switches(call: CallState, failure: Failure) -> bool:
     return failure.switchable or not KINDS[failure.kind].switchable
 
 
-def is_stale(failure: Failure | None) -> bool:
+def is_stale(failure: Failure) -> bool:
     """Tell of a connection of an earlier event loop: the next one is new, and nobody was down."""
-    return failure is not None and failure.scope == "client" and failure.kind == "connection"
+    return failure.scope == "client" and failure.kind is FailureKind.CONNECTION
 
 
 def fitting(call: CallState) -> Sequence[int]:
@@ -216,7 +215,8 @@ def granted_retry(call: CallState, failure: Failure, error: Exception) -> Retry 
     allowed = config.switch_after
     if isinstance(allowed, Mapping):
         allowed = allowed.get(failure.kind, 1)
-    allowed = max(allowed, 2) if is_stale(failure) else allowed
+    if is_stale(failure):
+        allowed = max(allowed, 2 if failure.reached == "no" else MOST_STALE)
     allowed = min(allowed, config.attempts_per_target or allowed) if failure.transient else 1
     if allowed == 1 or (failures := call.failures_at(position)) >= allowed:
         return None

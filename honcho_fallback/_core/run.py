@@ -447,7 +447,7 @@ class FallbackRun:
                 # A wrong use of this package: no preset makes a provider's failure of it.
                 self._raise_final("rejected", error, now)
             for option in rules.options(call.policy, call, failure, error):
-                if not self._permits(option, now):
+                if not self._permits(option, failure, now):
                     continue
                 match option:
                     case rules.Stop(outcome, limit, which):
@@ -457,6 +457,7 @@ class FallbackRun:
                         self._move_to((position,), failure, now, self._wait(wait))
                     case rules.Retry(wait, position):
                         call.note = ""  # it was about the attempt before
+                        call.extra_attempts += rules.is_stale(failure)
                         number, wait = call.attempt.number + 1, self._wait(wait)
                         call.attempt = _attempt_at(call, position, number, wait, now)
                     case rules.Recover(action):
@@ -469,7 +470,7 @@ class FallbackRun:
         finally:
             del error  # as in _fail
 
-    def _permits(self, option: rules.Option, now: float) -> bool:
+    def _permits(self, option: rules.Option, failure: Failure, now: float) -> bool:
         """Veto what the deadline has no time for, and repeats that the budget does not allow."""
         call = self._call
         policy, most = call.policy, self._runtime.max_attempts
@@ -487,7 +488,7 @@ class FallbackRun:
         if is_over or not self._is_in_time(position, now, wait):
             return False
         budget = policy.config.retry_budget
-        if budget is None or isinstance(option, rules.SwitchTo):
+        if budget is None or isinstance(option, rules.SwitchTo) or rules.is_stale(failure):
             return True
         if budget.repeat(policy.chain[position].identity, now):
             return True

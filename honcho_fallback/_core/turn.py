@@ -82,8 +82,7 @@ class Turn:
         return self
 
     def __exit__(self, *raised: object) -> None:
-        error = raised[1]
-        if isinstance(error, BaseException):
+        if isinstance(error := raised[1], BaseException):
             cancelled = classify(error).kind is FailureKind.CANCELLED
             self.end("cancelled" if cancelled else "failed")
         self.end()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import urllib.error
 import urllib.request
 from functools import partial
@@ -14,9 +15,11 @@ import openai
 import pytest
 import requests
 
-from honcho_fallback import classify
+from honcho_fallback import FallbackPolicy, RetryBudget, Target, classify
 from tests.helpers.errors import raised_from
+from tests.helpers.observers import Listener
 from tests.helpers.own_rules import loaded, of_provider
+from tests.helpers.provider import ProviderServer
 from tests.helpers.redis_server import free_port
 
 if TYPE_CHECKING:
@@ -144,3 +147,47 @@ def test_who_says_nothing_of_a_path_is_a_model(nobody: str) -> None:
     sdk = openai.OpenAI(api_key="none", base_url=f"{nobody}/odd", max_retries=0)
     for ask in (partial(by_aiohttp, "POST", nobody + ISSUE), sdk.models.list):
         assert classify(failure_of(ask)).kind == "connection"
+
+
+def kinds_of_a_job_after_another(providers: ProviderServer, *names: str) -> list[str | None]:
+    """Ask a chain in a loop of its own, whose clients have served another one.
+
+    Returns:
+        What went wrong in each attempt, None for the answer.
+    """
+    clients = [
+        openai.AsyncOpenAI(base_url=providers[name].url, api_key="k", max_retries=0)
+        for name in names
+    ]
+    targets = [Target(name, client=one) for name, one in zip(names, clients, strict=True)]
+    listener, budget = Listener(), RetryBudget(0.0, 0.0)
+    policy = FallbackPolicy(targets, observers=[listener], retry_budget=budget)
+    messages: Any = [{"role": "user", "content": "hi"}]
+
+    def ask(client: openai.AsyncOpenAI) -> Any:
+        return client.chat.completions.create(model="m", messages=messages)
+
+    async def all_at_once() -> None:
+        await asyncio.gather(*map(ask, clients * 2))
+
+    async def job() -> None:
+        await policy.acall(lambda attempt: ask(attempt.target.client))
+
+    asyncio.run(all_at_once())
+    providers[names[0]].fail(503)
+    asyncio.run(job())
+    return listener.kinds
+
+
+@pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
+@pytest.mark.parametrize("chain", [("dead", "alive"), ("dead", "alive", "last")])
+def test_connections_of_an_earlier_event_loop_cost_nobody_the_call(chain: tuple[str, ...]) -> None:
+    """A worker that runs a loop for each job has clients whose pools are full of them.
+
+    They take no other target its turn, and nothing of a budget.
+    """
+    with ProviderServer() as providers:
+        kinds = kinds_of_a_job_after_another(providers, *chain)
+    gc.collect()  # what is left of them warns here
+    assert [one for one in kinds if one != "connection"] == ["overloaded", None]
+    assert kinds.count("connection") > 1
