@@ -125,9 +125,7 @@ class FallbackModel(Model):
         self.policy = FallbackPolicy(targets, config, agent=label, observers=observers, **options)
         self._partial: Literal["final", "replace"] = partial
         # By API, address and account: who shares all three may have what a server keeps.
-        self._places = [
-            (isinstance(one.client, OpenAIResponsesModel), place_of(one)) for one in targets
-        ]
+        self._places = [(isinstance(t.client, OpenAIResponsesModel), place_of(t)) for t in targets]
         # Of the Runner's runs that go on.
         self._turns: WeakKeyDictionary[Any, Turn] = WeakKeyDictionary()
 
@@ -139,15 +137,20 @@ class FallbackModel(Model):
             DeadlineExceeded: Time ran out.
             Exception: The provider's own where no other target could help, or with one target.
         """
-        request = _Request(*args, **kwargs)
+        request, made = _Request(*args, **kwargs), list[Any]()
 
         async def ask(attempt: Attempt) -> ModelResponse:
-            model: Model = attempt.target.client
-            response = await model.get_response(**self._fitted(request, attempt))
-            _note_maker(self._places[attempt.position], response)
-            return response
+            made.append(await attempt.target.client.get_response(**self._fitted(request, attempt)))
+            _note_maker(self._places[attempt.position], made[-1])
+            return cast("ModelResponse", made[-1])
 
-        return await self.policy.acall(ask, run=self._start(request))
+        try:
+            return await self.policy.acall(ask, run=self._start(request))
+        except Exception as error:
+            # To the Runner a refusal is an answer: it has an error, and handlers, of its own.
+            if getattr(getattr(error, "failure", None), "kind", None) == "refusal":
+                return cast("ModelResponse", made[-1])
+            raise
 
     async def stream_response(
         self, *args: Any, **kwargs: Any
@@ -243,8 +246,7 @@ class FallbackModel(Model):
             _MADE_AT.get(_id_of(one), home) != here and not isinstance(one.get("content"), str)
             for one in history
         ):
-            history = cast("list[Any]", portable(history, made_by=form, for_=form))
-            items = history
+            items = history = cast("list[Any]", portable(history, made_by=form, for_=form))
         if here != home:
             settings = replace(settings, **_OF_THE_PRIMARY)
         settings = settings.resolve(ModelSettings(**target.params)) if target.params else settings

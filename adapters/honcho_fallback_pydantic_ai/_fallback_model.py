@@ -124,10 +124,9 @@ class FallbackModel(OwnFallbackModel):
             targets.append(_target_of(one, [target.name for target in targets]))
         super().__init__(*(target.client for target in targets))
         chain = [replace(target, client=_Candidate(target.client, self)) for target in targets]
+        label = agent or "unknown"
         options = {"only_models": True, **options}
-        self.policy = FallbackPolicy(
-            chain, config, agent=agent or "unknown", observers=observers, **options
-        )
+        self.policy = FallbackPolicy(chain, config, agent=label, observers=observers, **options)
         self._partial: Literal["final", "replace"] = partial
         home = place_of(chain[0])
         self._is_at_home = [place_of(target) == home for target in chain]
@@ -195,8 +194,7 @@ class FallbackModel(OwnFallbackModel):
                     stream.provider_details = _signed(stream, attempt.target)
                     yield _closing_chunk(stream.get())
 
-        events = self.policy.astream(ask, run=run, partial=self._partial)
-        async with aclosing(events):
+        async with aclosing(self.policy.astream(ask, run=run, partial=self._partial)) as events:
             first = await anext(events, None)
             yield cast("StreamedResponse", _EventStream(opened, first, events))
 

@@ -12,7 +12,7 @@ import agents
 import pytest
 from agents.retry import retry_policies
 
-from honcho_fallback import FallbackExhausted
+from honcho_fallback import FallbackConfig, FallbackExhausted
 from honcho_fallback_openai_agents import FallbackModel, FallbackProvider
 from tests.agents import frameworks
 from tests.agents.frameworks import FRAMEWORKS, LIMA, City, client_of, thinking
@@ -198,6 +198,37 @@ async def test_a_failed_attempt_has_a_span_and_no_usage(
     usage, expected = result.context_wrapper.usage, alone.context_wrapper.usage
     assert (usage.requests, usage.total_tokens) == (expected.requests, expected.total_tokens)
     assert usage.total_tokens > 0
+
+
+@pytest.mark.parametrize("all_refuse", [False, True])
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_a_refusal_is_the_runners_answer(
+    api: str, primary: Provider, fallback: Provider, listener: Listener, *, all_refuse: bool
+) -> None:
+    """Its handler of refusals is asked as for a model alone, and the record says what it was.
+
+    With the kind in `fallback_on` the next model is asked, and a refusal of all is an error.
+    """
+    said = {"type": "refusal", "refusal": "no"}
+    item = wire.response_text("") | {"content": [said]}
+    body = wire.chat_answer(None, refusal="no") if api == "chat" else wire.responses_answer(item)
+    primary.standing = Reply(body=body)
+
+    async def run(**options: Any) -> Any:
+        chain = chain_of(primary, fallback, api=api, observers=[listener], **options)
+        handlers: Any = {"model_refusal": lambda _: "handled"}
+        agent = agents.Agent("a", model=chain)
+        return (await agents.Runner.run(agent, "hi", error_handlers=handlers)).final_output
+
+    assert await run() == "handled"
+    assert (fallback.requests, listener.kinds) == ([], ["refusal"])
+    leaving = FallbackConfig().fallback_on | {"refusal"}
+    if all_refuse:
+        fallback.standing = primary.standing
+        with pytest.raises(FallbackExhausted):
+            await run(fallback_on=leaving)
+    else:
+        assert await run(fallback_on=leaving) == f"hello from {fallback.name}"
 
 
 class Closing(agents.OpenAIChatCompletionsModel):
