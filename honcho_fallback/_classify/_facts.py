@@ -150,8 +150,9 @@ def read_facts(exc: BaseException) -> Facts:
             # Google's endpoint for OpenAI's protocol puts its document into a list.
             document.read(body[0] if isinstance(body, list) and len(body) == 1 else body)
             break
-    came = bool(document.texts or document.codes)
-    has_body = came if came or answer.get("_content") is not None else None
+    # Of an empty body Google's SDK makes a document with the status's phrase.
+    came = bool(document.texts) or document.codes not in ([], ["Bad Request"])
+    has_body = came if document.codes or came or answer.get("_content") is not None else None
     for name in filter(own.__contains__, ("code", "type", "status", "error_code")):
         document.add_code(own[name])
     if callable(own.get("code")):  # gRPC
