@@ -120,7 +120,7 @@ def read_environ(
         environ |= _dotenv(env_file)
     # In order of their names, so that a nested name comes after the JSON value that it refines.
     named = {name.upper(): environ[name] for name in sorted(environ, key=str.upper)}
-    return {name: value if value.strip() else "" for name, value in named.items()}
+    return {name: value if value and value.strip() else "" for name, value in named.items()}
 
 
 def read_file(toml: Toml) -> dict[str, Any]:

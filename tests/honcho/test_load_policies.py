@@ -335,10 +335,15 @@ def test_the_options_are_the_pull_requests_unless_others_are_given() -> None:
 
 
 def test_a_missing_key_is_a_failed_authentication_without_a_request() -> None:
-    """HOM-023: who asks takes the key from the credential, which says what to set."""
-    with pytest.raises(CredentialError, match=r"LLM_OPENAI_API_KEY: not set.*set it") as caught:
-        key(load_policies({})["deriver"], 0)
-    assert caught.value.status_code == 401
+    """HOM-023: who asks takes the key from the credential, which says what to set.
+
+    What ``os.environ.get`` did not find is not set.
+    """
+    without: Any
+    for without in ({}, {"LLM_OPENAI_API_KEY": None}):
+        with pytest.raises(CredentialError, match=r"LLM_OPENAI_API_KEY: not set.*set") as caught:
+            key(load_policies(without)["deriver"], 0)
+        assert caught.value.status_code == 401
     environ = {"DERIVER_MODEL_CONFIG__TRANSPORT": "lmstudio", "DERIVER_MODEL_CONFIG__MODEL": "m"}
     assert key(load_policies(environ)["deriver"], 0) == "not-needed"
 
