@@ -317,8 +317,7 @@ class FallbackPolicy:
 
     def _place(self, policy: ResolvedPolicy, session_id: str) -> Place | None:
         require_text("session_id", session_id, "pass the name of the conversation")
-        sessions = policy.config.reset
-        if not isinstance(sessions, Sessions):
+        if not isinstance(sessions := policy.config.reset, Sessions):
             return None
         key = session_id, policy.agent, *(target.name for target in policy.chain)
         now = (self._runtime or Runtime.current()).monotonic()

@@ -175,7 +175,7 @@ def switches(call: CallState, failure: Failure) -> bool:
 
 
 def is_stale(failure: Failure) -> bool:
-    """Tell of a connection of an earlier event loop: the next one is new, and nobody was down."""
+    """Tell of a connection of an earlier event loop, or one that a neighbour cancelled."""
     return failure.scope == "client" and failure.kind is FailureKind.CONNECTION
 
 
@@ -216,7 +216,8 @@ def granted_retry(call: CallState, failure: Failure, error: Exception) -> Retry 
     if isinstance(allowed, Mapping):
         allowed = allowed.get(failure.kind, 1)
     if is_stale(failure):
-        allowed = max(allowed, 2 if failure.reached == "no" else MOST_STALE)
+        is_old = failure.reached != "no" and failure.error != ConnectionAbortedError.__name__
+        allowed = max(allowed, MOST_STALE if is_old else 2)  # not where a neighbour cancelled it
     allowed = min(allowed, config.attempts_per_target or allowed) if failure.transient else 1
     if allowed == 1 or (failures := call.failures_at(position)) >= allowed:
         return None

@@ -88,6 +88,7 @@ DENIED = Failure.of(FailureKind.AUTHENTICATION)
 BUG = Failure.of(FailureKind.INVALID_REQUEST)
 LOST = Failure.of(FailureKind.CONNECTION)
 STALE = Failure.of(FailureKind.CONNECTION, scope="client")  # of another event loop
+CANCELLED = STALE._replace(error=ConnectionAbortedError.__name__)  # by a neighbour
 ONE, TWO, THREE = Target(P), Target(F), Target(G)
 
 
@@ -114,6 +115,7 @@ def test_the_whole_list_in_its_order() -> None:
         (STALE, (ONE,), {"max_attempts": 1, "failures": 9}, [Retry(0.0, 0), Stop("exhausted")]),
         (STALE, (ONE,), {"failures": 10}, [Stop("exhausted")]),
         (STALE._replace(reached="no"), (ONE,), {"failures": 2}, [Stop("exhausted")]),
+        (CANCELLED, (ONE,), {"failures": 2}, [Stop("exhausted")]),
         (STALE, (ONE, TWO), {"max_attempts": 1}, [Retry(0.0, 0), Stop("exhausted")]),
         (BUSY, (ONE, TWO), {"max_attempts": 1}, [Stop("exhausted")]),
         (BUSY, (ONE,), {"max_attempts": 1}, [Stop("exhausted")]),
