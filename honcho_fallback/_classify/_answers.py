@@ -56,7 +56,7 @@ class Answer(NamedTuple):
 
 
 _MODELS = tuple(TABLES["models"])
-_TEXTS, _JSON = frozenset(TABLES["texts"]), tuple(TABLES["call"]["json"])
+_TEXTS, _JSON, _RAW = frozenset(TABLES["texts"]), tuple(TABLES["call"]["json"]), TABLES["raw"]
 _DECODER = json.JSONDecoder(strict=False)  # models write line breaks into strings
 _FINISHING: dict[str, str] = TABLES["finishing"]
 _ERROR = TABLES["error"]
@@ -217,6 +217,8 @@ class _Verdict:
     def read(self, item: Any) -> bool:
         """Read an answer or a chunk; False if it is neither."""
         cls: Any = type(item)
+        if cls.__name__ in _RAW:  # of with_raw_response, which keeps what it parses
+            return self.read(item.parse())
         if not isinstance(item, dict) and not is_known(cls):
             return False
         self.body = self.body or _error(item)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import pickle
 from typing import Any
 
+import anthropic
 import httpx
+import httpx2
+import openai
 import pytest
 
 from honcho_fallback import (
@@ -23,7 +26,7 @@ from honcho_fallback import (
 from honcho_fallback.testing import StatusError
 from tests.helpers.answers import ANSWERS, built
 from tests.helpers.scripted import DRIVERS, ask, pair, repeating
-from tests.helpers.wire import message_answer, part
+from tests.helpers.wire import chat_answer, message_answer, part
 
 BUSY = {"error": {"message": "the cat sat", "code": "overloaded_error"}}
 REFUSED = message_answer(stop="refusal")
@@ -76,6 +79,35 @@ def test_a_status_that_nobody_raised_is_a_failure(made: Any, driver: str) -> Non
     assert caught.value.failure is not None
     assert caught.value.failure.provider_message == "temperature: expected a number"
     assert ask(policy, repeating(primary=[wrong]), driver, check_responses=False) is wrong
+
+
+def transport_of(library: Any, *documents: Any) -> Any:
+    left = [*documents]
+    return library.Client(
+        transport=library.MockTransport(lambda _: library.Response(200, json=left.pop(0)))
+    )
+
+
+@pytest.mark.parametrize("sdk", ["openai", "anthropic"])
+def test_an_answer_that_an_sdk_holds_unparsed_is_looked_at(sdk: str) -> None:
+    """Who wants the headers, too, gets what the SDK's ``with_raw_response`` returns, as it is."""
+    good = GOOD if sdk == "anthropic" else chat_answer("well")
+    asked: Any
+    if sdk == "anthropic":
+        library: Any = httpx2 if anthropic.__version__ >= "2" else httpx
+        client = anthropic.Anthropic(api_key="k", http_client=transport_of(library, BUSY, good))
+        asked = client.messages
+    else:
+        library = httpx2 if openai.VERSION >= "3" else httpx
+        asked = openai.OpenAI(
+            api_key="k", http_client=transport_of(library, BUSY, good)
+        ).chat.completions
+    options: dict[str, Any] = {"model": "m", "messages": [], "max_tokens": 5}
+    policy = pair()
+    run = policy.start()
+    answer = policy.call(lambda _: asked.with_raw_response.create(**options), run=run)
+    assert [attempt.kind for attempt in run.record.attempts] == ["overloaded", None]
+    assert answer.parse().model_dump(exclude_unset=True) == good
 
 
 @pytest.mark.parametrize("driver", ["stream", "astream"])
