@@ -114,8 +114,8 @@ class FaultTransport(_Transport):
             raise FallbackConfigError.about(
                 "status", "not one of status and error", "pass status=503 or error='timeout'"
             )
-        if status is not None and not 400 <= status <= 599:
-            raise FallbackConfigError.about("status", f"got {status}", "pass 400 to 599")
+        if status is not None and status not in range(400, 600):
+            raise FallbackConfigError.about("status", f"got {status!r}", "pass 400 to 599")
         if isinstance(error, str) and error not in {"timeout", "connection"}:
             raise FallbackConfigError.about(
                 "error", f"got {error!r}", "pass 'timeout', 'connection' or an exception"

@@ -224,6 +224,7 @@ def test_threads_share_the_numbers() -> None:
         (1, {}, "not one of status and error"),
         (1, {"status": 500, "error": "timeout"}, "not one of status and"),
         (1, {"status": 200}, "status: got 200"),
+        (1, {"status": "503"}, "status: got '503'; pass 400 to 599"),
         (1, {"error": "slow"}, "error: got 'slow'"),
     ],
 )
