@@ -18,7 +18,7 @@ from inspect import isawaitable
 from typing import TYPE_CHECKING, Any, Self, cast
 
 from langchain_core.callbacks import AsyncCallbackManager, CallbackManager
-from langchain_core.messages import AIMessage, AIMessageChunk
+from langchain_core.messages import AIMessage
 from langchain_core.runnables.config import ensure_config, var_child_runnable_config
 
 from honcho_fallback import (
@@ -498,8 +498,8 @@ def _check_ends(messages: list[Any]) -> None:
     """Refuse what a stream left unfinished."""
     for message in messages:
         if isinstance(message, AIMessage):
-            kept = message.model_dump(exclude={"chunk_position", "tool_call_chunks", "type"})
-            failure = check_response([AIMessageChunk(**kept)])
+            fields = message.model_dump(exclude={"tool_call_chunks"})
+            failure = check_response([{**fields, "type": "AIMessageChunk"}])
             if failure is not None:
                 raise AnswerRejected(failure)
 

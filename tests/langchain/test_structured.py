@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import httpx
 import pytest
+from langchain_core.caches import InMemoryCache
 from langchain_core.callbacks import BaseCallbackHandler
 from langchain_core.exceptions import OutputParserException
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, SystemMessage
@@ -445,6 +446,15 @@ async def test_an_answer_that_an_integration_cannot_read_was_an_answer(
         with pytest.raises((OutcomeUnknown, AttributeError, TypeError)):
             await ask(chain, verb, "hi")
     assert (len(odd.requests), len(well.requests)) == (3, 1)
+
+
+def test_a_streams_answer_from_a_cache_is_an_answer(providers: ProviderServer) -> None:
+    """LangChain keeps it with a usage of its own making, which no message could be made of."""
+    heard = serve(providers, "openai", "heard")
+    kept = model_at(heard, streaming=True, cache=InMemoryCache())
+    model = FallbackChatModel(kept, alive())
+    assert [model.invoke("hi").text for _ in range(2)] == ["heard", "heard"]
+    assert len(heard.requests) == 1
 
 
 class _OddMessage(BaseMessage):
