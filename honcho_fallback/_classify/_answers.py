@@ -282,7 +282,7 @@ class _Verdict:
             self.finish,
             self.refused and not handed_out and "refusal",
             unended and (needs_finish or not self.answered) and "(unended)",
-            self.lacking and "(lacking)",
+            self.lacking and not (self.chunks and self.finish) and "(lacking)",
         )
         row = next(filter(None, map((self.spoilt if self.answered else _SIGNS).get, signs)), None)
         name, code = ErrorInAnswer.__name__, self.finish.strip("()") or None
