@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
@@ -54,26 +55,32 @@ TEXTS = {
 }
 
 
+# Made once for each text: nobody changes what an SDK has read.
+@cache
 def chat_chunk(text: str, finish: str | None = None) -> Any:
     return as_object(part(finish, role="assistant", content=text))
 
 
+@cache
 def claude_chunk(text: str, finish: str | None = None) -> Any:
     if finish:
         return as_object(message_delta(message_answer()))
     return as_object(block_delta({"type": "text_delta", "text": text}))
 
 
+@cache
 def gemini_chunk(text: str, finish: str | None = None) -> Any:
     return as_object(gemini_answer({"text": text}, finish=finish))
 
 
+@cache
 def responses_chunk(text: str, finish: str | None = None) -> Any:
     if finish:
         return as_object({"type": "response.completed", "response": responses_answer()})
     return as_object({"type": "response.output_text.delta", "delta": text})
 
 
+@cache
 def langchain_chunk(text: str, finish: str | None = None) -> Any:
     messages = pytest.importorskip("langchain_core.messages")
     metadata = {"finish_reason": "stop"} if finish else {}

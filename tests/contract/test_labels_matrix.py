@@ -45,7 +45,7 @@ pytestmark = [
 ]
 
 CORE = Core()
-EU: Any = {"require": {"eu"}}
+EU: Any = {"require": {"eu"}, "wait": 0}
 MESSAGES: Any = [{"role": "user", "content": "secret"}]
 SAID: Any = {"messages": [("user", "secret")]}
 WAYS_OUT = {
