@@ -49,10 +49,10 @@ def provider_error(error: Exception) -> Exception:
     Where LiteLLM's own bookkeeping trips over a provider's error (a status that is a text makes
     its cooldown raise a TypeError), it is the one that it tripped over.
     """
-    found: list[Any] = [getattr(error, "original_exception", None)]
+    originals: list[Any] = [getattr(error, "original_exception", None)]
     if type(error).__module__ == "builtins":
-        found += (one for one in _below(error) if type(one).__module__ == "litellm.exceptions")
-    return next((one for one in found if isinstance(one, Exception)), error)
+        originals += (one for one in _below(error) if type(one).__module__ == "litellm.exceptions")
+    return next((one for one in originals if isinstance(one, Exception)), error)
 
 
 def is_refusal(error: BaseException) -> bool:
