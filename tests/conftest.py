@@ -59,6 +59,7 @@ LONG = (
     "litellm/test_outages.py",
     "litellm/test_same_as_without.py",
     "contract/test_labels_matrix.py",
+    "unit/test_secrets.py",
 )
 CASSETTES = Path(__file__).resolve().parent.parent / "cassettes"
 
