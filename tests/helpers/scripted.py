@@ -11,9 +11,9 @@ from honcho_fallback import FallbackConfig, FallbackExhausted, FallbackPolicy, T
 from honcho_fallback.testing import Clock, Scripted, StatusError
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import AsyncGenerator, Callable, Sequence
 
-    from honcho_fallback import FallbackRun
+    from honcho_fallback import Attempt, FallbackRun
     from honcho_fallback.testing import Script
 
 
@@ -48,6 +48,18 @@ def asked_by(verb: str, policy: FallbackPolicy, ask: Any, **options: Any) -> Any
         return [chunk async for chunk in policy.astream(ask, **options)]
 
     return asyncio.run(read())
+
+
+async def awaited(verb: str, policy: FallbackPolicy, ask: Any, **options: Any) -> Any:
+    """Ask by acall, or by astream for one chunk, the answer."""
+    if verb == "acall":
+        return await policy.acall(ask, **options)
+
+    async def chunks(attempt: Attempt) -> AsyncGenerator[Any, None]:
+        yield await ask(attempt)
+
+    (answer,) = [chunk async for chunk in policy.astream(chunks, **options)]
+    return answer
 
 
 def ask(policy: FallbackPolicy, script: Script, verb: str, **options: Any) -> Any:

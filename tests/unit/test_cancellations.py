@@ -17,7 +17,7 @@ from honcho_fallback import (
     Target,
 )
 from honcho_fallback.testing import StatusError
-from tests.helpers.scripted import DRIVERS, pair, repeating
+from tests.helpers.scripted import DRIVERS, awaited, pair, repeating
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -34,13 +34,58 @@ async def fails_from_below() -> None:
     await shared
 
 
+async def takes_it_for_an_answer() -> None:
+    """Gather with exceptions and read a field of one: an AttributeError, as in LangChain."""
+    answer: Any = (await asyncio.gather(fails_from_below(), return_exceptions=True))[0]
+    _ = answer.generations
+
+
+async def raising() -> None:
+    await asyncio.sleep(0)
+    raise StatusError(503)
+
+
+async def raises_the_group(*, inner: bool = False) -> None:
+    async with asyncio.TaskGroup() as group:
+        if inner:
+            await raises_the_group()
+        group.create_task(raising())
+
+
+async def raises_within_a_group() -> None:
+    await raises_the_group(inner=True)
+
+
+async def raises_for_a_group() -> None:
+    try:
+        await raises_the_group()
+    except ExceptionGroup as group:
+        raise StatusError(503) from group
+
+
+LOST = ["connection", "ConnectionAbortedError", "client"]
+
+
 @pytest.mark.parametrize("config", [FallbackConfig(), FallbackConfig.honcho()])
+@pytest.mark.parametrize("verb", ["acall", "astream"])
+@pytest.mark.parametrize(
+    ("fails", "times", "facts"),
+    [
+        (fails_from_below, 2, LOST),
+        (takes_it_for_an_answer, 2, LOST),
+        (raises_the_group, 1, ["overloaded", "ExceptionGroup", "model"]),
+        (raises_within_a_group, 1, ["overloaded", "ExceptionGroup", "model"]),
+        (raises_for_a_group, 1, ["overloaded", "StatusError", "model"]),
+    ],
+)
 async def test_a_cancellation_that_nobody_sent_to_this_task_switches(
-    config: FallbackConfig,
+    config: FallbackConfig, verb: str, fails: Any, times: int, facts: list[str]
 ) -> None:
     """The task was not cancelled: to the call it is a lost connection, for which nobody rests.
 
-    It blames neither the model nor its host.
+    It blames neither the model nor its host, which is asked once more. A task group whose member
+    failed wakes its task with a cancellation, which Python before 3.13 leaves in the count: the
+    failure is its member's, and the count is what it was, as timeouts around the call go by it.
     """
     scopes: list[str] = []
 
@@ -48,95 +93,31 @@ async def test_a_cancellation_that_nobody_sent_to_this_task_switches(
         scopes.append(failure.scope)
         return failure
 
-    async def chunks(attempt: Attempt) -> AsyncGenerator[str, None]:
-        if attempt.target.name == P:
-            await fails_from_below()
-        yield "hello"
+    async def ask(attempt: Attempt) -> str:
+        if attempt.target.name != F:
+            await fails()
+        return "hello"
 
-    policy = FallbackPolicy([Target(P), Target(F)], config, refine=refine)
-    run, streamed = policy.start(), policy.start()
-    assert await policy.acall(lambda attempt: anext(chunks(attempt)), run=run) == "hello"
-    assert [one async for one in policy.astream(chunks, run=streamed)] == ["hello"]
-    for record in (run.record, streamed.record):
-        first = record.attempts[0]
-        assert (first.kind, first.error) == ("connection", "ConnectionAbortedError")
-        assert first.reached == "unknown"
-    assert {*scopes} == {"client"}
+    task = asyncio.current_task()
+    assert task is not None
+    policy = FallbackPolicy([Target("first"), Target(P), Target(F)], config, refine=refine)
+    run = policy.start()
+    assert await awaited(verb, policy, ask, run=run) == "hello"
+    failed = run.record.attempts[:-1]
+    assert {one.reached for one in failed} == {"unknown"}
+    shown = [[one.kind, one.error, scope] for one, scope in zip(failed, scopes, strict=True)]
+    assert shown == [facts] * times * 2
+    assert task.cancelling() == 0
 
 
-async def test_it_is_known_where_a_framework_took_it_for_an_answer() -> None:
-    """Who gathers with exceptions and reads a field of one gets an AttributeError: LangChain."""
-
-    async def gathers(attempt: Attempt) -> str:
-        if attempt.target.name == F:
-            return "hello"
-        answer: Any = (await asyncio.gather(fails_from_below(), return_exceptions=True))[0]
-        return str(answer.generations)
+async def test_a_mistake_that_no_cancellation_explains_is_one() -> None:
+    """A field that is missing elsewhere is the program's own error."""
 
     async def mistakes(_: Attempt) -> str:
         return str(F.generations)  # type: ignore[attr-defined] # the point
 
-    assert await pair().acall(gathers) == "hello"
     with pytest.raises(AttributeError):
         await pair().acall(mistakes)
-
-
-async def fails_in_a_group(error: Exception, *, inner: bool = False) -> None:
-    async with asyncio.TaskGroup() as group:
-        if inner:
-            await fails_in_a_group(error)
-        group.create_task(raising(error))
-
-
-async def raising(error: Exception) -> None:
-    await asyncio.sleep(0)
-    raise error
-
-
-async def raises_the_group(error: Exception) -> None:
-    await fails_in_a_group(error)
-
-
-async def raises_within_a_group(error: Exception) -> None:
-    await fails_in_a_group(error, inner=True)
-
-
-async def raises_for_a_group(error: Exception) -> None:
-    try:
-        await fails_in_a_group(error)
-    except ExceptionGroup as group:
-        raise StatusError(503) from group
-
-
-@pytest.mark.parametrize("verb", ["acall", "astream"])
-@pytest.mark.parametrize("fails", [raises_the_group, raises_within_a_group, raises_for_a_group])
-async def test_a_task_group_whose_member_failed_has_cancelled_nobody(
-    fails: Any, verb: str
-) -> None:
-    """It wakes its task with a cancellation, which Python before 3.13 leaves in the count.
-
-    The failure is its member's, and the count is what it was: timeouts around the call go by it.
-    """
-    task = asyncio.current_task()
-    assert task is not None
-    policy = FallbackPolicy([Target("first"), Target(P), Target(F)])
-
-    async def ask(attempt: Attempt) -> str:
-        if attempt.target.name == F:
-            return "hello"
-        await fails(StatusError(503))
-        return "never"
-
-    async def ask_for_chunks(attempt: Attempt) -> AsyncGenerator[str, None]:
-        yield await ask(attempt)
-
-    run = policy.start()
-    if verb == "acall":
-        assert await policy.acall(ask, run=run) == "hello"
-    else:
-        assert [one async for one in policy.astream(ask_for_chunks, run=run)] == ["hello"]
-    assert [one.kind for one in run.record.attempts] == ["overloaded", "overloaded", None]
-    assert task.cancelling() == 0
 
 
 async def test_a_cancellation_beside_a_failing_member_stays_one() -> None:
@@ -147,14 +128,11 @@ async def test_a_cancellation_beside_a_failing_member_stays_one() -> None:
         asked.append(attempt.target.name)
         async with asyncio.TaskGroup() as group:
             group.create_task(fails_as_it_is_left(entered))
-            group.create_task(raising(StatusError(503)))
+            group.create_task(raising())
         return "never"
 
-    task = asyncio.create_task(pair().acall(ask))
-    await entered.wait()
-    task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await task
+        await cancelled_task(lambda: pair().acall(ask), entered)
     assert asked == [P]
 
 
@@ -394,12 +372,8 @@ async def test_a_cancellation_goes_out_from_wherever_the_call_is(place: str) -> 
     reached = asyncio.Event()
     policy, asks = place_of(place, reached)
     run = policy.start()
-    task = asyncio.create_task(policy.acall(asks, run=run))
-    await reached.wait()
-    await asyncio.sleep(0)
-    task.cancel()
     with pytest.raises(asyncio.CancelledError):
-        await task
+        await cancelled_task(lambda: policy.acall(asks, run=run), reached)
     assert run.record.outcome == "cancelled"
     attempts = [P, P] if place == "a refresh" else [P]  # it belongs to the one that it is for
     assert [attempt.target for attempt in run.record.attempts] == attempts

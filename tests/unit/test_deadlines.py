@@ -16,12 +16,10 @@ from honcho_fallback import (
 )
 from honcho_fallback.testing import StatusError
 from tests.helpers.idle_loop import IdleLoop
-from tests.helpers.scripted import repeating
+from tests.helpers.scripted import awaited, repeating
 from tests.helpers.wire import part
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator
-
     from honcho_fallback import Attempt, CallRecord
     from honcho_fallback.testing import Clock
 
@@ -191,15 +189,9 @@ async def test_what_a_client_makes_of_an_attempts_end_is_its_timeout(
             await client()
         return "hello"
 
-    async def ask_for_chunks(attempt: Attempt) -> AsyncGenerator[str, None]:
-        yield await ask(attempt)
-
     policy = chain(2, timeout=0.01)
     run = policy.start()
-    if verb == "acall":
-        assert await policy.acall(ask, run=run) == "hello"
-    else:
-        assert [one async for one in policy.astream(ask_for_chunks, run=run)] == ["hello"]
+    assert await awaited(verb, policy, ask, run=run) == "hello"
     assert [one.kind for one in run.record.attempts] == ["timeout", None]
     with pytest.raises(TimeoutError, match="t0 gave no answer") as caught:
         await chain(1, timeout=0.01, max_attempts=1).acall(ask)
