@@ -28,28 +28,9 @@ from tests.helpers.scripted import exhausted
 
 PAGE = "https://tickets.example/issues/7"  # of a service that is no model's
 TABLE = Path(honcho_fallback.tools.__file__).with_name("tools.toml")
-NEEDLES = {
-    "timeout": "timed out | timeout | deadline exceeded",
-    "blocked_by_policy": "blocked by policy | security policy | channel allows | "
-    "not allowed by policy | forbidden path | autonomy level is too low",
-    "bad_credentials": "unauthorized | invalid api key | invalid_api_key | "
-    "authentication failed | invalid credentials | bad credentials | token expired | "
-    "invalid_grant | not signed in | sign in again | forbidden | "
-    "insufficient authentication scopes | insufficient scopes | "
-    "insufficient_scope | 401 | 403",
-    "missing_permission": "permission denied | eacces | operation not permitted | "
-    "access is denied | not permitted",
-    "missing_app": "command not found | not installed | no such application | "
-    "could not find application | executable not found | is not recognized as",
-    "missing_connection": "slack is not connected | no connected account found | "
-    "the mailbox is not linked | no active connection for gmail | please connect your calendar",
-    "model_connection": "provider error | could not reach the model | could not reach model | "
-    "ollama is not running | ollama daemon not responding | llm provider | inference failed | "
-    "model endpoint",
-    "service_unavailable": "connection refused | econnrefused | service unavailable | "
-    "temporarily unavailable | could not connect | connection reset | network is unreachable | "
-    "no route to host | 502 | 503 | 504",
-}
+EXAMPLES: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_name("failures.toml").read_text(encoding="utf-8")
+)
 
 
 def kind(error: BaseException | str, **options: Any) -> str:
@@ -64,7 +45,7 @@ def misread(expected: dict[str, str]) -> dict[str, str]:
 
 def test_every_rule() -> None:
     """Each needle decides, in any case; a bare status at the start of a text does too."""
-    rows = {text: kind for kind, texts in NEEDLES.items() for text in texts.split(" | ")}
+    rows = {text: kind for kind, texts in EXAMPLES["needles"].items() for text in texts}
     assert misread(rows) == {}
     assert misread({text.upper(): kind for text, kind in rows.items()}) == {}
     assert misread({f"Error: {text} (while reading)": kind for text, kind in rows.items()}) == {}
@@ -84,83 +65,16 @@ def test_every_group_of_words_is_named_by_a_rule() -> None:
     assert table["words"].keys() == named
 
 
-TEXTS = {
-    # OH-003 to OH-008, OH-011: first rule wins; an external 403 is credentials; markers first.
-    "could not connect: 401 unauthorized": "bad_credentials",
-    "could not connect: error 401": "bad_credentials",
-    "permission denied for tool shell, channel allows read only": "blocked_by_policy",
-    "403 insufficient authentication scopes": "bad_credentials",
-    "request 14033 went wrong": "unknown",
-    "request 15032 went wrong": "unknown",
-    "provider error: connection refused": "model_connection",
-    "permission denied: command not found": "missing_permission",
-    "security policy: request timed out": "timeout",
-    f"{ToolDeniedError.marker} approval timed out after 600s": "approval_expired",
-    f"{ToolDeniedError.marker} the approval expired": "approval_expired",
-    f"{ToolDeniedError.marker} by the user": "denied",
-    f"{ToolBlockedError.marker} timed out, 401 unauthorized": "blocked_by_policy",
-    "not connected to the network": "unknown",
-    "no active connection: connection reset": "service_unavailable",
-    "": "unknown",
-    "nothing we know": "unknown",
-    # E.1: words count in the company of an error, numbers where a status is written.
-    "invalid timeout parameter": "unknown",
-    "got an unexpected keyword argument 'timeout'": "unknown",
-    "usage: fetch [--timeout SECONDS] url": "unknown",
-    "timeout: 30 is no number": "unknown",
-    "unknown field timeout, and the request timed out": "timeout",
-    "gateway timeout": "timeout",
-    "the essay on autonomy could not be parsed": "unknown",
-    "this action needs autonomy level 2": "blocked_by_policy",
-    "method not allowed by server": "unknown",
-    "not allowed by your security settings": "blocked_by_policy",
-    "ollama: model not found": "unknown",
-    "package ollama has no attribute chat": "unknown",
-    "could not connect to ollama": "model_connection",
-    "ollama: connection refused": "model_connection",
-    "cannot bind to localhost:503": "unknown",
-    "syntax error on line 503": "unknown",
-    "read 401 rows": "unknown",
-    "version 4.0.3, build 403": "unknown",
-    "503 lines of code 503": "unknown",
-    "status_code=503": "service_unavailable",
-    "status: '401'": "bad_credentials",
-    "HTTP/1.1 502 Bad Gateway": "service_unavailable",
-    "error (403)": "bad_credentials",
-    "Error code: 429 - slow down": "service_unavailable",
-    "HTTP 408": "timeout",
-    # OH-005: a number answered with is a status, one that counts things is none.
-    "upstream returned 503": "service_unavailable",
-    "got 401 from api": "bad_credentials",
-    "got a 503 back": "service_unavailable",
-    "we hit another 429, slow down": "service_unavailable",
-    "it failed with 408": "timeout",
-    "backend 503 while reading": "service_unavailable",
-    "<Response [503]>": "service_unavailable",
-    "it returned 503\nTraceback": "service_unavailable",
-    "expected 200, got 503": "service_unavailable",
-    "got 401 instead of 200": "bad_credentials",
-    "404 items could not be processed": "unknown",
-    "expected status: 500, got 200": "unknown",
-    "Error: 500 rows were rejected": "unknown",
-    "received 429 messages": "unknown",
-    "upstream returned 15032": "unknown",
-    "got 1401 from api": "unknown",
-    "returned 503,000 bytes": "unknown",
-    "returned $500 to the client": "unknown",
-    "cannot bind to proxy:503": "unknown",
-    # OH-020 to OH-022: a person's no in LangChain's own words, and in those like them.
-    "User rejected the tool call for `rm` with id call_1. The tool was not executed.": "denied",
-    "User rejected the tool call for `rm` with reason: it timed out": "denied",
-    "declined by the user": "denied",
-    "the operator has denied this": "denied",
-    "Access denied for user 'root'@'localhost'": "unknown",
-}
-
-
 def test_texts() -> None:
     """OH-003 to OH-008, OH-011, OH-020 to OH-022, E.1: each means what the table says."""
-    assert misread(TEXTS) == {}
+    denied, blocked = ToolDeniedError.marker, ToolBlockedError.marker
+    marked = {
+        f"{denied} approval timed out after 600s": "approval_expired",
+        f"{denied} the approval expired": "approval_expired",
+        f"{denied} by the user": "denied",
+        f"{blocked} timed out, 401 unauthorized": "blocked_by_policy",
+    }
+    assert misread(EXAMPLES["texts"] | marked) == {}
 
 
 @pytest.mark.parametrize(
