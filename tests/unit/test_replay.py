@@ -32,7 +32,7 @@ from honcho_fallback import (
 from honcho_fallback._values.tracebacks import shorten
 from honcho_fallback.testing import StatusError
 from tests.helpers.broken_server import WAYS, BrokenServer
-from tests.helpers.errors import REQUEST, raised_from
+from tests.helpers.errors import EXAMPLES, REQUEST, raised_from
 from tests.helpers.scripted import DRIVERS, pair, repeating
 from tests.helpers.wire import message_answer, message_start
 
@@ -164,52 +164,12 @@ def test_a_key_for_idempotent_requests() -> None:
 # What an answer, a group, a retry or a nested call proves.
 
 
-def answered(status: int, body: Any) -> Exception:
-    """Return what OpenAI's SDK raises for an answer."""
-    content = {"html": body} if isinstance(body, str) else {"json": body}
-    answer: Any = httpx.Response(status, request=REQUEST, **content)
-    error: Exception = openai.OpenAI(api_key="k")._make_status_error_from_response(answer)
-    return error
-
-
-def error_body(**fields: Any) -> dict[str, Any]:
-    return {"error": {"message": "the server says no", **fields}}
-
-
-ANSWERS: list[tuple[int, Any, str]] = [
-    (503, "", "unknown"),
-    (503, "<html><title>Application Error</title></html>", "unknown"),
-    (503, "no healthy upstream", "unknown"),
-    (503, {"message": "Service Unavailable"}, "unknown"),
-    (503, {"error": "socket closed"}, "unknown"),
-    (503, {"detail": "try again"}, "unknown"),
-    (503, {"message": "a page", "status": "Service Unavailable"}, "unknown"),
-    (503, error_body(code=503, metadata={"provider_name": "Other"}), "unknown"),
-    (503, error_body(type=None, param=None, code="503"), "unknown"),
-    (503, error_body(type="upstream_error"), "unknown"),
-    (503, error_body(type="server_error", param=None, code=None), "refused"),
-    (503, error_body(code=503, status="UNAVAILABLE"), "refused"),
-    (503, {"message": "busy", "type": "overloaded"}, "refused"),
-    (529, {"type": "error", "error": {"type": "overloaded_error", "message": "x"}}, "refused"),
-    (500, "quota exceeded for this account", "unknown"),
-    (500, error_body(code="insufficient_quota"), "refused"),
-    (429, "", "refused"),
-    (401, "<html></html>", "refused"),
-    *(
-        (status, error_body(type="invalid_request_error"), "unknown")
-        for status in (408, 409, 424, 499)
-    ),
-    (400, "", "unknown"),  # a gateway that lost its upstream
-    (400, error_body(type="invalid_request_error", code="tool_use_failed"), "unknown"),
-]
-
-
-@pytest.mark.parametrize(("status", "body", "reached"), ANSWERS)
-def test_an_answer_is_a_refusal_only_where_it_says_so(
-    status: int, body: Any, reached: str
-) -> None:
+@pytest.mark.parametrize("row", EXAMPLES["reached"]["answers"], ids=str)
+def test_an_answer_is_a_refusal_only_where_it_says_so(row: dict[str, Any]) -> None:
     """A page under 503 may be anybody's; a provider's document, and most of the 400s, say no."""
-    assert classify(answered(status, body)).reached == reached
+    answer: Any = httpx.Response(row["status"], text=row["body"], request=REQUEST)
+    error = openai.OpenAI(api_key="k")._make_status_error_from_response(answer)
+    assert classify(error).reached == row["reached"]
 
 
 def test_words_alone_are_no_refusal() -> None:

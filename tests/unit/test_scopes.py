@@ -23,7 +23,7 @@ from honcho_fallback import (
     classify,
 )
 from honcho_fallback.testing import StatusError
-from tests.helpers.errors import openai_error
+from tests.helpers.errors import EXAMPLES, openai_error
 from tests.helpers.scripted import DRIVERS, repeating
 
 if TYPE_CHECKING:
@@ -243,56 +243,25 @@ def test_a_probe_needs_all_that_rests(clock: Clock) -> None:
     assert elsewhere.start().attempt.target.name == "sibling"
 
 
-def limited(message: str, status: int = 429, **fields: Any) -> Exception:
+def limited(message: str, status: int, **fields: Any) -> Exception:
     """Return what OpenAI's SDK raises for a limit or a key, in the form that gateways copy."""
     headers = {"retry_after": "20000"} if status == 429 else {}
     error = {"message": message, "type": None, "param": None, "code": None, **fields}
     return openai_error(status, error, **headers)
 
 
-OF_ONE_MODEL = [
-    limited(
-        "Rate limit reached for model `llama-3.3-70b-versatile` in organization `org_01` service "
-        "tier `on_demand` on tokens per day (TPD): Limit 100000, Used 99336, Requested 3000.",
-        code="rate_limit_exceeded",
-    ),
-    limited(
-        "Rate limit reached for gpt-4o in organization org-x on requests per day (RPD): Limit 200"
-    ),
-    limited(
-        "Rate limit of 50 per 86400s exceeded for UserByModelByDay. Please wait 84921 seconds."
-    ),
-    limited("Daily token limit reached for this model, try again in 5h"),
-    limited("The daily quota of qwen-3-235b is used up"),
-    limited("Quota exceeded: requests per day, limit: 50, model: gemini-2.5-pro"),
-    limited("key not allowed to access model. This key can only access models=['a']", 401,
-            type="key_model_access_denied", param="model", code="401"),
-    limited("this key does not reach it", 401, param="model"),
-    limited("litellm.AuthenticationError: AuthenticationError: OpenAIException - Incorrect API key"
-            " provided: sk-x. Received Model Group=smart", 401, code="401"),
-    limited("Provider returned error", 401, metadata={"raw": "bad key", "provider_name": "Other"}),
-]  # fmt: skip
-OF_THE_KEY = [
-    limited("You exceeded your current quota, please check your plan", code="insufficient_quota"),
-    limited("Rate limit exceeded: free-models-per-day. Add 10 credits to unlock 1000 requests"),
-    limited("Rate limit reached for organization org-x on tokens per day (TPD): Limit 100000"),
-    limited("Incorrect API key provided: sk-x", 401, code="invalid_api_key"),
-    limited("Authentication Error, Invalid proxy server token passed.", 401, type="auth_error"),
-]
-
-
 @pytest.mark.parametrize(
-    ("error", "answers"),
-    [(one, "sibling") for one in OF_ONE_MODEL] + [(one, "colleague") for one in OF_THE_KEY],
-    ids=str,
+    ("whose", "answers"), [("of_one_model", "sibling"), ("of_the_key", "colleague")]
 )
-def test_whose_a_limit_or_a_refusal_is(error: Exception, answers: str) -> None:
+def test_whose_a_limit_or_a_refusal_is(whose: str, answers: str) -> None:
     """A day's limit of one model, or a key that only lacks one, says nothing of its siblings.
 
     An account's limit names no model, or all of them: whoever is asked with its key is left.
     """
-    script = repeating(primary=[error], sibling=["sibling"], colleague=["colleague"])
-    assert policy_of(*CHAIN[:3]).call(script.ask) == answers
+    for row in EXAMPLES["limits"][whose]:
+        error = limited(**row)
+        script = repeating(primary=[error], sibling=["sibling"], colleague=["colleague"])
+        assert policy_of(*CHAIN[:3]).call(script.ask) == answers, row
 
 
 async def _in_aiohttp(url: str) -> None:
