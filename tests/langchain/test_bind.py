@@ -71,10 +71,11 @@ async def test_tools_are_bound_to_each_in_its_own_format(verb: str) -> None:
 
 
 @pytest.mark.parametrize("make", [gemini, mistral, groq, claude])
-def test_what_is_bound_with_tools_goes_to_whom_knows_it(
-    providers: ProviderServer, make: Any
-) -> None:
-    """Gemini's integration refuses `parallel_tool_calls`, Mistral's server `strict`."""
+async def test_what_is_bound_goes_to_whom_knows_it(providers: ProviderServer, make: Any) -> None:
+    """Gemini's integration refuses `parallel_tool_calls`, Mistral's server `strict`.
+
+    Claude, which refuses `seed` and `user`, is asked without.
+    """
     down, other = serve(providers, "openai", status=503), serve(providers, "other", "heard")
     model = FallbackChatModel(model_at(down), make(base_url=other.url))
     bound = model.bind_tools([look_up], strict=True, parallel_tool_calls=False)
@@ -83,6 +84,10 @@ def test_what_is_bound_with_tools_goes_to_whom_knows_it(
     assert (asked["parallel_tool_calls"], asked["tools"][0]["function"]["strict"]) == (False, True)
     assert "strict" not in told
     assert ("parallel_tool_calls" in told) == (make in {mistral, groq})
+    for setting in ({"seed": 1}, {"user": "u"}) if make is claude else ():
+        assert (await model.bind(**setting).ainvoke("hi")).text == "heard"
+        assert setting.items() <= down.bodies[-1].items()
+        assert not setting.keys() & other.bodies[-1].keys()
 
 
 ANY = "required", {"type": "any"}
