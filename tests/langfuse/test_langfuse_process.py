@@ -26,6 +26,7 @@ from honcho_fallback_langfuse import LangfuseCallbackHandler
 from honcho_fallback_otel import OpenTelemetryMetrics
 from honcho_fallback_prometheus import PrometheusObserver
 from tests.helpers.langfuse_server import stored
+from tests.helpers.provider import Reply
 from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
@@ -48,9 +49,9 @@ atexit.register = lambda do, *args, **kwargs: (
 from honcho_fallback import FallbackPolicy, Target
 from honcho_fallback_langfuse import LangfuseCallbackHandler
 
-def call(*handlers, name="one"):
+def call(*handlers, name="one", ask=lambda attempt: "hello"):
     policy = FallbackPolicy([Target(name, "local")], agent="worker", observers=handlers)
-    return policy.call(lambda attempt: "hello")
+    return policy.call(ask)
 """
 
 KEYS = {"LANGFUSE_PUBLIC_KEY": "pk-own", "LANGFUSE_SECRET_KEY": "sk-own", "LANGFUSE_TIMEOUT": "1"}
@@ -76,12 +77,17 @@ def run(code: str, folder: Path, **environment: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def test_without_usable_keys_nothing_happens(tmp_path: Path, wire: OtlpReceiver) -> None:
+def test_without_usable_keys_nothing_happens(
+    tmp_path: Path, wire: OtlpReceiver, providers: ProviderServer
+) -> None:
     """HON-067: without a client and both keys nothing is imported, and every call works.
 
     What no client can be built with is told once at WARNING; the application's client is used from
-    when it is made.
+    when it is made. It is the global one: with the variable of the page Anthropic's package
+    reports nothing to it beside our span.
     """
+    claude = providers.new("anthropic")
+    claude.standing = Reply(text="hello")
     told = run(
         f"""
 warnings = []
@@ -102,41 +108,22 @@ told.append(tried(LANGFUSE_SAMPLE_RATE="10%", **{KEYS!r}))
 del os.environ["LANGFUSE_PUBLIC_KEY"], os.environ["LANGFUSE_SAMPLE_RATE"]
 from langfuse import Langfuse
 client = Langfuse(public_key="pk-app", secret_key="sk-app", base_url={wire.base_url!r})
-told.append([call(early, name="after"), len(early._calls), early.close(10)])
+import anthropic
+model = anthropic.Anthropic(api_key="k", base_url={claude.url!r}, max_retries=0)
+asked = {{"model": "m", "max_tokens": 9, "messages": [{{"role": "user", "content": "hi"}}]}}
+ask = lambda attempt: model.messages.create(**asked).content[0].text
+told.append([call(early, name="after", ask=ask), len(early._calls), early.close(10)])
 ours = [name for name in registered if name.startswith("honcho")]
 print(json.dumps([told, loaded, ours, warnings]))
 """,
         tmp_path,
+        ANTHROPIC_OPEN_TELEMETRY="false",
     )
     *rest, (warning,) = told
     assert rest == [[["hello", 0, True]] * 5, [], []]
     assert warning.startswith("nothing is sent to Langfuse: its client raised ValueError; ")
     assert [stored(span).model for span in wire.spans] == ["after"]
     assert {export.credentials for export in wire.exports} == {("pk-app", "sk-app")}
-
-
-def test_anthropics_package_reports_nothing_once_it_is_told_so(
-    tmp_path: Path, providers: ProviderServer, wire: OtlpReceiver
-) -> None:
-    """With the variable of the page Langfuse's client, which is the global one, gets one span."""
-    pytest.importorskip("anthropic")
-    claude = providers.new("anthropic")
-    run(
-        f"""
-import anthropic
-from langfuse import Langfuse
-Langfuse(public_key="pk-app", secret_key="sk-app", base_url={wire.base_url!r})
-client = anthropic.Anthropic(api_key="k", base_url={claude.url!r}, max_retries=0)
-asked = {{"model": "m", "max_tokens": 9, "messages": [{{"role": "user", "content": "hi"}}]}}
-handler = LangfuseCallbackHandler()
-policy = FallbackPolicy([Target("m", client=client)], agent="worker", observers=[handler])
-policy.call(lambda attempt: client.messages.create(**asked))
-print(json.dumps(handler.close(10)))
-""",
-        tmp_path,
-        ANTHROPIC_OPEN_TELEMETRY="false",
-    )
-    assert [span.name for span in wire.spans] == ["worker"]
 
 
 def test_with_keys_a_client_is_built_beside_the_application_s_provider(
