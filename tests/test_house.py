@@ -228,7 +228,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     "cli": (559, ("honcho_fallback/cli",)),
     "langchain": (3668, ("adapters/honcho_fallback_langchain",)),
     # Who writes into which metadata is told once again; LangChain gave more for it.
-    "litellm": (2384, ("adapters/honcho_fallback_litellm",)),
+    "litellm": (2373, ("adapters/honcho_fallback_litellm",)),
     "honcho": (1748, ("adapters/honcho_fallback_honcho",)),
     "tracing": (
         899,  # a registry with others' metrics is refused as a whole

@@ -8,7 +8,6 @@ one, and what is no chain passes through to LiteLLM's.
 
 from __future__ import annotations
 
-import weakref
 from functools import cache, update_wrapper
 from typing import TYPE_CHECKING, Any
 
@@ -56,43 +55,33 @@ ENDPOINTS = tuple(
 
 
 class Endpoints:
-    """Stand in for the endpoints of one Router, which is held weakly."""
+    """Stand in for the endpoints of one Router; like its methods they keep it alive."""
 
     def __init__(self, router: Any, chains: Chains) -> None:
-        self._router, self._chains = weakref.ref(router), chains
+        self._router, self._chains = router, chains
 
     def install(self) -> None:
-        router = self._router()
         for endpoint in ENDPOINTS:
-            own = getattr(router, endpoint.name, None)
+            own = getattr(self._router, endpoint.name, None)
             if own is not None:
-                setattr(router, endpoint.name, self._replacement(endpoint, own))
+                setattr(self._router, endpoint.name, self._replacement(endpoint, own))
 
     def _replacement(self, endpoint: Endpoint, own: Callable[..., Any]) -> Any:
-        # A bound method would hold the Router.
-        own_endpoint: Any = weakref.WeakMethod(own) if hasattr(own, "__self__") else lambda: own
-
         async def in_a_task(*args: Any, **kwargs: Any) -> Any:
-            theirs = own_endpoint()
-            call = self._read(endpoint, theirs, args, kwargs)
-            return await (theirs(*args, **kwargs) if call is None else _aask(call))
+            call = self._read(endpoint, own, args, kwargs)
+            return await (own(*args, **kwargs) if call is None else _aask(call))
 
         def in_a_thread(*args: Any, **kwargs: Any) -> Any:
-            theirs = own_endpoint()
-            call = self._read(endpoint, theirs, args, kwargs)
-            return theirs(*args, **kwargs) if call is None else _ask(call)
+            call = self._read(endpoint, own, args, kwargs)
+            return own(*args, **kwargs) if call is None else _ask(call)
 
-        replacement: Any = update_wrapper(in_a_task if endpoint.is_async else in_a_thread, own)
-        del replacement.__wrapped__  # it would hold the Router as well
-        return replacement
+        return update_wrapper(in_a_task if endpoint.is_async else in_a_thread, own)
 
     def _read(
         self, endpoint: Endpoint, own: Any, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> RouterCall | None:
         """Read a request that has to do with a chain; None leaves it to LiteLLM."""
-        router, names = self._router(), endpoint.parameters
-        if router is None:  # a RuntimeError would have LiteLLM's sync methods run the call again
-            raise ReferenceError("the Router of this FallbackRoutingStrategy is gone")
+        router, names = self._router, endpoint.parameters
         request = {**dict(zip(names, args, strict=False)), **kwargs}
         group = request.get("model")
         # A request that is narrowed already is one of ours, which LiteLLM hands on to itself.
