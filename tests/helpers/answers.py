@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import anthropic.types
+import httpx
+import httpx2
 import pytest
 from anthropic._models import construct_type as of_anthropic
 from google.genai import types as genai
@@ -35,6 +37,14 @@ def built(row: Any) -> Any:
     if "response" in more:
         more["response"] = built(more["response"])
     return _FORMS[form](row[form], **more)
+
+
+def answered_in_turn(sdk: Any, *documents: Json) -> Any:
+    """Make an SDK's client whose requests are answered with these documents, on no network."""
+    left = [*documents]
+    library: Any = httpx2 if isinstance(sdk(api_key="k")._client, httpx2.Client) else httpx
+    transport = library.MockTransport(lambda _: library.Response(200, json=left.pop(0)))
+    return sdk(api_key="k", http_client=library.Client(transport=transport))
 
 
 def _legacy(text: str) -> Json:

@@ -50,6 +50,13 @@ def openai_error(status: int, error: Any, sdk: Any = openai.OpenAI, **headers: s
     return made
 
 
+def requests_answer(status: int, text: str) -> Any:
+    """Return an answer as the library requests holds it, whose content it has read."""
+    answer = pytest.importorskip("requests").Response()
+    answer.status_code, answer._content = status, text.encode()
+    return answer
+
+
 def stand_in(name: str, module: str, base: type[Exception] = ProviderError) -> type[Any]:
     """Make a class as a package has it, whether that is installed here or not."""
     return type(name, (base,), {"__module__": module})

@@ -8,6 +8,7 @@ import random
 import threading
 from collections import Counter
 from dataclasses import replace
+from operator import attrgetter
 from ssl import SSLCertVerificationError
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -351,6 +352,9 @@ def test_prices() -> None:
     assert (report.answered, report.money, report.lost) == (0, 3, 3)
 
 
+MET = attrgetter("target", "wait", "kind", "status", "code", "error")
+
+
 def facts(records: Sequence[CallRecord], start: float = 0.0) -> list[Any]:
     """What happened in each call, down to a hundredth of a millisecond."""
     return [
@@ -358,18 +362,7 @@ def facts(records: Sequence[CallRecord], start: float = 0.0) -> list[Any]:
             round(record.started_at - start, 5),
             record.outcome,
             round(record.seconds, 5),
-            [
-                (
-                    one.target,
-                    round(one.started, 5),
-                    one.wait,
-                    one.kind,
-                    one.status,
-                    one.code,
-                    one.error,
-                )
-                for one in record.attempts
-            ],
+            [(round(one.started, 5), MET(one)) for one in record.attempts],
         )
         for record in records
     ]

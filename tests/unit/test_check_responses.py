@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import pickle
+from operator import attrgetter
 from typing import Any
 
 import anthropic
 import httpx
-import httpx2
 import openai
 import pytest
 
@@ -24,7 +24,8 @@ from honcho_fallback import (
     classify,
 )
 from honcho_fallback.testing import StatusError
-from tests.helpers.answers import ANSWERS, built
+from tests.helpers.answers import ANSWERS, answered_in_turn, built
+from tests.helpers.errors import requests_answer
 from tests.helpers.scripted import DRIVERS, ask, pair, repeating
 from tests.helpers.wire import chat_answer, message_answer, part
 
@@ -53,16 +54,9 @@ def test_a_refusal_comes_out_in_our_words(driver: str) -> None:
     assert caught.value.failure.provider_message == "the cat sat"
 
 
-def of_requests(status: int, text: str) -> Any:
-    requests = pytest.importorskip("requests")
-    response = requests.Response()
-    response.status_code, response._content = status, text.encode()
-    return response
-
-
 @pytest.mark.parametrize("driver", ["call", "acall"])
 @pytest.mark.parametrize(
-    "made", [lambda status, text: httpx.Response(status, text=text), of_requests]
+    "made", [lambda status, text: httpx.Response(status, text=text), requests_answer]
 )
 def test_a_status_that_nobody_raised_is_a_failure(made: Any, driver: str) -> None:
     """Who returns a client's response and forgets to raise its status is no worse off."""
@@ -81,31 +75,21 @@ def test_a_status_that_nobody_raised_is_a_failure(made: Any, driver: str) -> Non
     assert ask(policy, repeating(primary=[wrong]), driver, check_responses=False) is wrong
 
 
-def transport_of(library: Any, *documents: Any) -> Any:
-    left = [*documents]
-    return library.Client(
-        transport=library.MockTransport(lambda _: library.Response(200, json=left.pop(0)))
-    )
-
-
-@pytest.mark.parametrize("sdk", ["openai", "anthropic"])
-def test_an_answer_that_an_sdk_holds_unparsed_is_looked_at(sdk: str) -> None:
+@pytest.mark.parametrize(
+    ("sdk", "place", "good"),
+    [
+        (openai.OpenAI, "chat.completions", chat_answer("well")),
+        (anthropic.Anthropic, "messages", GOOD),
+    ],
+)
+def test_an_answer_that_an_sdk_holds_unparsed_is_looked_at(
+    sdk: Any, place: str, good: Any
+) -> None:
     """Who wants the headers, too, gets what the SDK's ``with_raw_response`` returns, as it is."""
-    good = GOOD if sdk == "anthropic" else chat_answer("well")
-    asked: Any
-    if sdk == "anthropic":
-        library: Any = httpx2 if anthropic.__version__ >= "2" else httpx
-        client = anthropic.Anthropic(api_key="k", http_client=transport_of(library, BUSY, good))
-        asked = client.messages
-    else:
-        library = httpx2 if openai.VERSION >= "3" else httpx
-        asked = openai.OpenAI(
-            api_key="k", http_client=transport_of(library, BUSY, good)
-        ).chat.completions
-    options: dict[str, Any] = {"model": "m", "messages": [], "max_tokens": 5}
+    asked = attrgetter(place)(answered_in_turn(sdk, BUSY, good)).with_raw_response
     policy = pair()
     run = policy.start()
-    answer = policy.call(lambda _: asked.with_raw_response.create(**options), run=run)
+    answer = policy.call(lambda _: asked.create(model="m", messages=[], max_tokens=5), run=run)
     assert [attempt.kind for attempt in run.record.attempts] == ["overloaded", None]
     assert answer.parse().model_dump(exclude_unset=True) == good
 

@@ -35,6 +35,7 @@ from tests.helpers.errors import (
     examples,
     openai_error,
     raised_from,
+    requests_answer,
     stand_in,
 )
 from tests.helpers.own_rules import loaded, of_program, of_provider
@@ -217,9 +218,8 @@ def test_bytes_are_a_body_and_nothing_is_none(body: Any) -> None:
 
 def test_the_content_of_a_response_is_read() -> None:
     """requests keeps the status and the bytes that it has already read; others compute them."""
-    kept = requests.Response()
-    kept.status_code = 400
-    kept._content = b'{"error": {"code": "insufficient_quota", "message": "hello"}}'
+    body = '{"error": {"code": "insufficient_quota", "message": "hello"}}'
+    kept = requests_answer(400, body)
     failure = classify(requests.HTTPError("no", response=kept))
     assert (failure.kind, failure.status) == (Kind.QUOTA, 400)
     assert failure.provider_message == "hello"

@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import httpx
-import httpx2
 import openai
 import pydantic
 import pytest
@@ -20,6 +19,7 @@ from openai.types.responses import ResponseError
 from honcho_fallback import Failure, FallbackConfig, FallbackPolicy, Target, classify
 from honcho_fallback._classify._tables import ORIGINS, WORDS
 from honcho_fallback._values.failure import FailureKind as Kind
+from tests.helpers.answers import answered_in_turn
 from tests.helpers.errors import EXAMPLES, REQUEST, classified_in_a_task, raised_from, stand_in
 from tests.helpers.provider import ProviderServer, Reply
 
@@ -346,9 +346,7 @@ class City(pydantic.BaseModel):
 def test_json_that_does_not_fit_is_a_models(text: str) -> None:
     """Whoever has pydantic read JSON was given it, in OpenAI's ``parse`` as in the program."""
     answer = {"choices": [{"message": {"role": "assistant", "content": text}, "index": 0}]}
-    library: Any = httpx2 if openai.VERSION >= "3" else httpx
-    transport = library.MockTransport(lambda _: library.Response(200, json=answer))
-    client = openai.OpenAI(api_key="k", http_client=library.Client(transport=transport))
+    client = answered_in_turn(openai.OpenAI, answer)
     asks: list[Callable[[], object]] = [
         lambda: client.chat.completions.parse(model="m", messages=[], response_format=City),
         lambda: City.model_validate_json(text),

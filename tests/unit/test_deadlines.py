@@ -137,32 +137,6 @@ async def test_a_hanging_chain_ends_and_leaves_no_task() -> None:
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-def test_a_refresh_that_takes_all_the_time_leaves_a_time_that_clients_take(clock: Clock) -> None:
-    """Time that is over is no mistake in a timeout: it ran out, and that is what is said."""
-
-    class Login:
-        def get(self) -> str:
-            return "key"
-
-        def refresh(self) -> None:
-            clock.now += 31
-
-    seen: list[float] = []
-
-    def ask(attempt: Attempt) -> str:
-        seen.append(attempt.timeout or 0)
-        if len(seen) == 1:
-            raise StatusError(401)
-        if seen[-1] <= 0:
-            raise ValueError("Timeout value out of range")
-        raise TimeoutError
-
-    policy = FallbackPolicy([Target("a", credential=Login()), Target("b")], deadline=30)
-    with pytest.raises(DeadlineExceeded):
-        policy.call(ask)
-    assert len(seen) == 2
-
-
 async def wraps_its_cancellation() -> None:
     try:
         await asyncio.Event().wait()

@@ -18,6 +18,7 @@ from honcho_fallback import (
     Cooldown,
     Credential,
     CredentialError,
+    DeadlineExceeded,
     Failure,
     FailureKind,
     FallbackConfig,
@@ -190,6 +191,16 @@ def test_the_time_of_a_refresh_is_gone_from_the_deadline(clock: Clock) -> None:
     script = repeating(primary=[DENIED, "hello"], fallback=["no"])
     policy.call(script.ask)
     assert [request.attempt.timeout for request in script.requests] == pytest.approx([20, 15])
+
+
+def test_a_refresh_that_takes_all_the_time_leaves_a_time_that_clients_take(clock: Clock) -> None:
+    """Time that is over is no mistake in a timeout: it ran out, and that is what is said."""
+    policy = with_key(Key(lambda: clock.advance(31)), deadline=30)
+    script = repeating(primary=[DENIED, TimeoutError()], fallback=["no"])
+    with pytest.raises(DeadlineExceeded):
+        policy.call(script.ask)
+    assert script.asked == ["primary"] * 2
+    assert all((request.attempt.timeout or 0) > 0 for request in script.requests)
 
 
 def test_calls_that_wait_share_one_refresh() -> None:
