@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import pickle
 import re
+import tomllib
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import fields
 from pathlib import Path
@@ -134,47 +135,9 @@ def test_success_and_a_halt_start_the_counts_anew(
     assert guard.state == ToolLoopState()
 
 
-# What providers write, and the same in other orders.
-SETTINGS = """
-The supported API model names are deepseek-v4-pro or deepseek-v4-flash, you passed reasoning-v1.
-Model 'deepseek-v4-pro' is not available. Use GET /openai/v1/models to list available models.
-Model 'reasoning-v1' is an abstract tier — configure a concrete model
-The model `gpt-5.5` does not exist or you do not have access to it.
-{"error":{"message":"model not found","code":"model_not_found"}}
-no such model: gpt-9
-gpt-9 is an unknown model
-gpt-9 is not among the available models
-the model gpt-9 has been deprecated
-access to this model is restricted
-{"code":403,"reason":"ModelNotAllowed"}
-Invalid model name passed in model=reasoning-v1
-this model requires a subscription, upgrade for access
-{"error":{"message":"Invalid Authentication","type":"invalid_authentication_error"}}
-Incorrect API key provided
-No active credentials for provider: openai
-This model is not available in your region.
-invalid temperature: only 1 is allowed for this model
-"bge-m3:latest" does not support chat
-""".strip().splitlines()
-# Where the budget and the settings are said, it is the budget.
-BUDGET = """
-all models failed, credit balance is too low, model_not_found
-the task failed and did not complete: insufficient budget
-all models failed: this request requires more credits
-all providers failed: you ran out of credits
-all models failed: {"success": false, "error": "Budget exceeded"}
-""".strip().splitlines()
-# A delegated call that may yet succeed does not end the run.
-PASSES = """
-503 Service Unavailable
-provider=a model=gpt-5 attempt 1/3: retryable; error=503 Service Unavailable
-the model is temporarily unavailable
-rate limit exceeded for model gpt-9
-the model returned invalid JSON
-the model's answer was not found in the schema
-could not reach the model
-the time budget is exceeded
-""".strip().splitlines()
+DELEGATED: dict[str, list[str]] = tomllib.loads(
+    Path(__file__).with_name("failures.toml").read_text(encoding="utf-8")
+)["delegated"]
 ENVELOPES = (
     "All providers/models failed. Attempts:\n",
     "researcher failed and did not complete: ",
@@ -187,11 +150,13 @@ def terminal(error: str, tool: str = "delegate") -> str | None:
 
 def test_what_a_delegated_call_failed_of_is_read_by_groups_of_words() -> None:
     """OH-022, E.2: a budget, a model, a tier, a login, in any order; no outage, no bad answer."""
-    wrapped = {error: {terminal(one + error) for one in ENVELOPES} for error in SETTINGS + PASSES}
-    assert [error for error in SETTINGS if wrapped[error] != {"provider_config"}] == []
-    assert [error for error in PASSES if wrapped[error] != {None}] == []
-    assert [error for error in SETTINGS if terminal(error, "shell")] == []
-    assert [error for error in BUDGET if terminal(error) != "budget_exhausted"] == []
+    config, passes = DELEGATED["provider_config"], DELEGATED["passes"]
+    wrapped = {error: {terminal(one + error) for one in ENVELOPES} for error in config + passes}
+    assert [error for error in config if wrapped[error] != {"provider_config"}] == []
+    assert [error for error in passes if wrapped[error] != {None}] == []
+    assert [error for error in config if terminal(error, "shell")] == []
+    budget = DELEGATED["budget_exhausted"]
+    assert [error for error in budget if terminal(error) != "budget_exhausted"] == []
     for error in (
         "m may not be available on your provider",
         "all providers/models failed: does not support tools",
