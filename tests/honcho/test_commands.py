@@ -118,19 +118,24 @@ def test_files_of_the_folder_are_read_as_honcho_reads_them(empty_folder: Path) -
     assert output.startswith("Read: the environment, other, config.toml.\n")
 
 
+DOCTOR, DRY_RUN = ["doctor"], ["dry-run", "--agent", "deriver"]
+
+
 @pytest.mark.parametrize(
-    ("args", "environ", "text"),
+    ("args", "environ", "text", "commands"),
     [
-        (["--env-file", "no/such/file"], {}, "--env-file: no/such/file cannot be read"),
-        (["--toml", "no/such/file"], {}, "--toml: no/such/file cannot be read"),
-        ([], {"LLM_DEFAULT_TIMEOUT": "never"}, "LLM_DEFAULT_TIMEOUT: Input should be a valid number"),
+        (["--env-file", "no/such/file"], {}, "--env-file: no/such/file cannot be read", [DOCTOR, DRY_RUN]),
+        (["--toml", "no/such/file"], {}, "--toml: no/such/file cannot be read", [DOCTOR, DRY_RUN]),
+        ([], {"LLM_DEFAULT_TIMEOUT": "never"}, "LLM_DEFAULT_TIMEOUT: Input should be a valid number", [DOCTOR, DRY_RUN]),
+        # Whoever names a third of two has another chain in mind.
+        (["--fail", "503"] * 3, FINE, "--fail: given 3 times; deriver has 2 targets\n", [DRY_RUN]),
     ],
 )  # fmt: skip
 def test_wrong_input_gets_one_clear_line(
-    args: list[str], environ: dict[str, str], text: str
+    args: list[str], environ: dict[str, str], text: str, commands: list[list[str]]
 ) -> None:
     """Exit status 2 and what to do, no traceback."""
-    for command in (["doctor"], ["dry-run", "--agent", "deriver"]):
+    for command in commands:
         status, output = run(*command, *args, **environ)
         assert status == 2
         assert output.startswith(f"honcho-fallback: {text}")
@@ -159,14 +164,6 @@ def test_dry_run(args: list[str], rows: list[tuple[str, str, str]], end: str) ->
     for line, (who, wait, result) in zip(lines, rows, strict=True):
         assert re.match(rf"  \d +{who}/\S+ +{wait} +{result}", line)
     assert end in output.splitlines()[-1]
-
-
-def test_dry_run_takes_no_more_failures_than_there_are_targets() -> None:
-    """Whoever names a third of two has another chain in mind."""
-    failures = ("--fail", "503") * 3
-    status, output = run("dry-run", "--agent", "deriver", *failures, **FINE)
-    assert status == 2
-    assert output == "honcho-fallback: --fail: given 3 times; deriver has 2 targets\n"
 
 
 def test_dry_run_says_what_is_wrong_with_this_agent() -> None:

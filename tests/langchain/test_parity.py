@@ -248,17 +248,11 @@ def test_importing_the_adapter_imports_no_provider_and_no_agents() -> None:
 # What a model says of itself has no key, no header and no login in it.
 
 
-class Token:
+class Token(ApiKey):
     """A credential of somebody's own, which shows what it holds."""
 
     def __repr__(self) -> str:
-        return f"Token({KEY!r})"
-
-    def get(self) -> str:
-        return KEY
-
-    def refresh(self) -> None:
-        """Nothing to do."""
+        return f"Token({self.get()!r})"
 
 
 def models() -> list[Any]:
@@ -287,7 +281,7 @@ def test_a_chat_model_shows_the_names_of_its_candidates(derive: str) -> None:
 
     What tracers write of a chain has no key, either.
     """
-    model: Any = FallbackChatModel(*models(), credentials=[Token(), ApiKey(KEY)])
+    model: Any = FallbackChatModel(*models(), credentials=[Token(KEY), ApiKey(KEY)])
     if derive:
         tool = {"title": "f", "description": "x", "type": "object", "properties": {}}
         model = getattr(model, derive)([tool] if derive == "bind_tools" else tool)

@@ -354,6 +354,10 @@ HI = {"messages": [("user", "hi")]}
 talking = partial(chat, streaming=True)  # inside of invoke, too, as ChatOpenAI may
 
 
+def fail(_answer: Any) -> str:
+    raise StatusError(503)
+
+
 class Console(BaseCallbackHandler):
     """Write each token as it comes, and count the ends, as StreamingStdOutCallbackHandler may."""
 
@@ -486,31 +490,31 @@ async def test_a_whole_answer_is_shown_once_it_is_taken(reader: str, kind: str) 
     assert seen == (["backup"] if shows_whole_answers else [])
 
 
-@pytest.mark.parametrize("verb", ["invoke", "ainvoke"])
+@pytest.mark.parametrize("verb", ["invoke", "ainvoke", *STREAMS])
 @pytest.mark.parametrize("streaming", [True, False])
 async def test_every_run_ends_once_whoever_listens(verb: str, streaming: bool) -> None:
-    """A refused attempt's run is an error for those who show tokens, the taken one's an answer."""
+    """A refused attempt's run is an error for those who show tokens, the taken one's an answer.
+
+    Of a stream what broke without a word is refused.
+    """
     make = talking if streaming else chat
+    broken = AIMessageChunk(content="", response_metadata={"finish_reason": "error"})
     model = FallbackChatModel(
-        make("a", StatusError(503)), make("b", "", "no"), make("c", "yes"),
-        validate=lambda answer: answer.text == "yes",
+        make("a", StatusError(503)), make("b", broken if verb in STREAMS else ""),
+        make("c", "yes"), validate=lambda answer: answer.text == "yes",
     )  # fmt: skip
     runs, written = Runs(), Console()
     await VERBS[verb](model, "hi", {"callbacks": [runs, written]})
     assert runs.check().ends == ["end"]
     assert [run.ends for run in runs.models] == [["error"], ["error"], ["end"]]
     assert written.ends == ["error", "error", "end"]
-    assert "".join(written.seen) == ("yes" if streaming else "")
+    assert "".join(written.seen) == ("yes" if streaming or verb in STREAMS else "")
 
 
 @pytest.mark.parametrize("verb", ["invoke", "ainvoke", "stream", "astream"])
 async def test_the_runs_of_a_chain_end_before_it(verb: str) -> None:
     """What is held back of a chain's runs comes out in order, whether it failed or not."""
     late: Any = RunnableLambda(lambda answer: answer.text)
-
-    def fail(_answer: Any) -> str:
-        raise StatusError(503)
-
     runs = Runs()
     model = FallbackRunnable(
         chat("a", "", disable_streaming=True) | RunnableLambda(fail), talking("b", "yes") | late
@@ -526,10 +530,6 @@ async def test_what_is_shown_to_nobody_settles_nothing(reader: str) -> None:
     """A run that is tagged nostream may fail after its content, and the fallback is asked."""
     seen: list[str] = []
     hidden = talking("hidden", "secret").with_config(tags=["nostream"])
-
-    def fail(_answer: Any) -> str:
-        raise StatusError(503)
-
     model = FallbackRunnable(hidden | RunnableLambda(fail), talking("backup", ["from ", "backup"]))
     graph: Any = StateGraph(MessagesState)
     graph.add_node("say", lambda state: {"messages": [model.invoke(state["messages"])]})
@@ -594,16 +594,6 @@ def test_a_handler_keeps_its_class_behind_the_gate(partial: Any) -> None:
     assert written.raise_error is True
     proxy.on_llm_new_token("late", run_id=uuid4())
     assert written.seen == []
-
-
-@pytest.mark.parametrize("verb", STREAMS)
-async def test_a_refused_stream_ends_as_an_error(verb: str) -> None:
-    """A stream that broke without a word is an error for a console, the next one an answer."""
-    broken = AIMessageChunk(content="", response_metadata={"finish_reason": "error"})
-    model = FallbackChatModel(chat("a", broken), alive("b", "hel", "lo"))
-    written = Console()
-    assert await VERBS[verb](model, "hi", {"callbacks": [written]}) == "hello"
-    assert (written.ends, "".join(written.seen)) == (["error", "end"], "hello")
 
 
 async def test_who_leaves_an_answer_without_content_leaves_no_run_open() -> None:
