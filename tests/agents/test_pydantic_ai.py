@@ -357,15 +357,6 @@ async def test_an_empty_stream_switches(listener: Listener) -> None:
     assert record.usage["output_tokens"] == result.usage.output_tokens
 
 
-async def test_a_stream_that_ends_before_it_begins_is_no_answer(
-    primary: Provider, fallback: Provider
-) -> None:
-    """Pydantic AI takes it for one that ended well, and would ask the same model once more."""
-    primary.standing = Reply(events=[wire.event(wire.part(role="assistant")), "data: [DONE]"])
-    assert await SDK.stream(chain_of(primary, fallback)) == f"hello from {fallback.name}"
-    assert len(primary.requests) == 1
-
-
 async def test_the_sdks_own_retries_stay_where_they_are_asked_for(
     primary: Provider,
     fallback: Provider,
@@ -377,16 +368,27 @@ async def test_the_sdks_own_retries_stay_where_they_are_asked_for(
     assert answer == f"hello from {primary.name}"
 
 
-@pytest.mark.parametrize("is_stream", [False, True], ids=["answer", "stream"])
-async def test_gemini_that_says_nothing_has_not_answered(
-    primary: Provider, fallback: Provider, *, is_stream: bool
+def gemini(provider: Provider) -> GoogleModel:
+    place = GoogleProvider(api_key="key", base_url=provider.url)
+    return GoogleModel("gemini-3-pro", provider=place)
+
+
+OTHER = {"candidates": [{"finishReason": "OTHER", "index": 0}], "responseId": "r"}
+BEGUN = [wire.event(wire.part(role="assistant")), "data: [DONE]"]
+SILENT: dict[str, tuple[Any, Any, Reply]] = {
+    "gemini, answer": (gemini, SDK.run, Reply(body=OTHER)),
+    "gemini, stream": (gemini, SDK.stream, Reply(events=[wire.event(OTHER)])),
+    "openai, stream": (SDK.model, SDK.stream, Reply(events=BEGUN)),
+}
+
+
+@pytest.mark.parametrize("case", SILENT)
+async def test_a_model_that_says_nothing_has_not_answered(
+    primary: Provider, fallback: Provider, case: str
 ) -> None:
-    """Pydantic AI would ask the same model once more."""
-    body: Any = {"candidates": [{"finishReason": "OTHER", "index": 0}], "responseId": "r"}
-    primary.standing = Reply(events=[wire.event(body)]) if is_stream else Reply(body=body)
-    place = GoogleProvider(api_key="key", base_url=primary.url)
-    chain = FallbackModel(GoogleModel("gemini-3-pro", provider=place), SDK.model(fallback))
-    output = await (SDK.stream if is_stream else SDK.run)(chain)
+    """Pydantic AI takes it for one that ended well, and would ask the same model once more."""
+    model, ask, primary.standing = SILENT[case]
+    output = await ask(FallbackModel(model(primary), SDK.model(fallback)))
     assert output == f"hello from {fallback.name}"
     assert len(primary.requests) == 1
 

@@ -55,32 +55,26 @@ TEXTS = {
 }
 
 
-# Made once for each text: nobody changes what an SDK has read.
-@cache
 def chat_chunk(text: str, finish: str | None = None) -> Any:
     return as_object(part(finish, role="assistant", content=text))
 
 
-@cache
 def claude_chunk(text: str, finish: str | None = None) -> Any:
     if finish:
         return as_object(message_delta(message_answer()))
     return as_object(block_delta({"type": "text_delta", "text": text}))
 
 
-@cache
 def gemini_chunk(text: str, finish: str | None = None) -> Any:
     return as_object(gemini_answer({"text": text}, finish=finish))
 
 
-@cache
 def responses_chunk(text: str, finish: str | None = None) -> Any:
     if finish:
         return as_object({"type": "response.completed", "response": responses_answer()})
     return as_object({"type": "response.output_text.delta", "delta": text})
 
 
-@cache
 def langchain_chunk(text: str, finish: str | None = None) -> Any:
     messages = pytest.importorskip("langchain_core.messages")
     metadata = {"finish_reason": "stop"} if finish else {}
@@ -108,9 +102,11 @@ GOES_ON: dict[str, Callable[[str, str], str]] = {
     "repeats": lambda text, partial: partial[-25:] + text.removeprefix(partial),
     "begins again": lambda text, _: text,
 }
-CHUNKS = (chat_chunk, claude_chunk, gemini_chunk, responses_chunk, langchain_chunk)
+# Made once for each text: nobody changes what an SDK has read.
+CHUNKS = [*map(cache, (chat_chunk, claude_chunk, gemini_chunk, responses_chunk, langchain_chunk))]
+CHAT_CHUNK, CLAUDE, GEMINI, RESPONSES, _ = CHUNKS
 SHAPES = [(one, one) for one in CHUNKS]
-SHAPES += [(chat_chunk, claude_chunk), (claude_chunk, gemini_chunk), (responses_chunk, chat_chunk)]
+SHAPES += [(CHAT_CHUNK, CLAUDE), (CLAUDE, GEMINI), (RESPONSES, CHAT_CHUNK)]
 
 
 @pytest.mark.timeout(120)

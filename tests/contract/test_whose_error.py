@@ -149,36 +149,6 @@ def test_who_says_nothing_of_a_path_is_a_model(nobody: str) -> None:
         assert classify(failure_of(ask)).kind == "connection"
 
 
-def kinds_of_a_job_after_another(providers: ProviderServer, *names: str) -> list[str | None]:
-    """Ask a chain in a loop of its own, whose clients have served another one.
-
-    Returns:
-        What went wrong in each attempt, None for the answer.
-    """
-    clients = [
-        openai.AsyncOpenAI(base_url=providers[name].url, api_key="k", max_retries=0)
-        for name in names
-    ]
-    targets = [Target(name, client=one) for name, one in zip(names, clients, strict=True)]
-    listener, budget = Listener(), RetryBudget(0.0, 0.0)
-    policy = FallbackPolicy(targets, observers=[listener], retry_budget=budget)
-    messages: Any = [{"role": "user", "content": "hi"}]
-
-    def ask(client: openai.AsyncOpenAI) -> Any:
-        return client.chat.completions.create(model="m", messages=messages)
-
-    async def all_at_once() -> None:
-        await asyncio.gather(*map(ask, clients * 2))
-
-    async def job() -> None:
-        await policy.acall(lambda attempt: ask(attempt.target.client))
-
-    asyncio.run(all_at_once())
-    providers[names[0]].fail(503)
-    asyncio.run(job())
-    return listener.kinds
-
-
 @pytest.mark.filterwarnings("ignore:unclosed:ResourceWarning")
 @pytest.mark.parametrize("chain", [("dead", "alive"), ("dead", "alive", "last")])
 def test_connections_of_an_earlier_event_loop_cost_nobody_the_call(chain: tuple[str, ...]) -> None:
@@ -186,8 +156,27 @@ def test_connections_of_an_earlier_event_loop_cost_nobody_the_call(chain: tuple[
 
     They take no other target its turn, and nothing of a budget.
     """
+    listener, budget = Listener(), RetryBudget(0.0, 0.0)
+    make: Any = partial(openai.AsyncOpenAI, api_key="k", max_retries=0)
+    messages: Any = [{"role": "user", "content": "hi"}]
+
+    def ask(client: Any) -> Any:
+        return client.chat.completions.create(model="m", messages=messages)
+
+    async def all_at_once(targets: list[Target]) -> None:
+        await asyncio.gather(*(ask(one.client) for one in targets * 2))
+
+    async def job(policy: FallbackPolicy) -> None:
+        await policy.acall(lambda attempt: ask(attempt.target.client))
+
     with ProviderServer() as providers:
-        kinds = kinds_of_a_job_after_another(providers, *chain)
+        targets = [Target(name, client=make(base_url=providers[name].url)) for name in chain]
+        policy = FallbackPolicy(targets, observers=[listener], retry_budget=budget)
+        asyncio.run(all_at_once(targets))
+        providers["dead"].fail(503)
+        asyncio.run(job(policy))
+    del targets, policy
     gc.collect()  # what is left of them warns here
+    kinds = listener.kinds
     assert [one for one in kinds if one != "connection"] == ["overloaded", None]
     assert kinds.count("connection") > 1
