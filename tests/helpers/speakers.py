@@ -67,10 +67,13 @@ class Claude:
 class Chat:
     rules = ChatRules
 
+    def __init__(self, ids: str = "call_") -> None:
+        self.ids = ids  # how they begin
+
     def calls(self, body: Json, says: str = "") -> Json:
         number = rounds_of(body)
         calls = [
-            wire.chat_call(f"call_{number}_{at}", "look_up", {"city": city})
+            wire.chat_call(f"{self.ids}{number}_{at}", "look_up", {"city": city})
             for at, city in enumerate(CITIES)
         ]
         return wire.chat_answer(says or None, *calls)
