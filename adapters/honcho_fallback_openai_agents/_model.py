@@ -25,7 +25,7 @@ from agents.models.fake_id import FAKE_RESPONSES_ID
 from agents.tracing import get_current_trace
 from openai.types.responses import ResponseCompletedEvent
 
-from honcho_fallback import ConfigOptions, FallbackConfigError, FallbackPolicy, Target
+from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackPolicy, Target
 from honcho_fallback.providers import (
     bound_to,
     can_think,
@@ -44,7 +44,7 @@ if TYPE_CHECKING:
     from agents import ModelResponse, ModelRetryAdviceRequest, Tool, TResponseInputItem
     from agents.items import TResponseStreamEvent
 
-    from honcho_fallback import Attempt, FallbackConfig, FallbackObserver, FallbackRun, Turn
+    from honcho_fallback import Attempt, ConfigOptions, FallbackObserver, FallbackRun, Turn
 
     Candidate = Model | Target | str
 
@@ -285,6 +285,7 @@ class FallbackProvider(ModelProvider):
         partial: Literal["final", "replace"] = "final",
         **options: Unpack[ConfigOptions],
     ) -> None:
+        _ = (config or FallbackConfig()).replace(**options)  # refused here, not in the first run
         self._provider = MultiProvider() if provider is None else provider
         self._fallbacks = fallbacks
         more = {"observers": tuple(observers), "agent": agent, "partial": partial, **options}

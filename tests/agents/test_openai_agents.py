@@ -12,7 +12,7 @@ import agents
 import pytest
 from agents.retry import retry_policies
 
-from honcho_fallback import FallbackConfig, FallbackExhausted
+from honcho_fallback import FallbackConfig, FallbackConfigError, FallbackExhausted
 from honcho_fallback_openai_agents import FallbackModel, FallbackProvider
 from tests.agents import frameworks
 from tests.agents.frameworks import FRAMEWORKS, LIMA, City, client_of, thinking
@@ -240,8 +240,10 @@ class Closing(agents.OpenAIChatCompletionsModel):
 async def test_a_provider_gives_every_name_the_fallbacks(providers: ProviderServer) -> None:
     """Also the default; each keeps what it learned, and closing it gives connections back.
 
-    Its options are those of each chain, also how it streams.
+    Its options are those of each chain, also how it streams; a wrong one is refused at once.
     """
+    with pytest.raises(FallbackConfigError, match="did you mean timeout"):
+        FallbackProvider("backup", timout=3)  # type: ignore[call-arg] # the mistake
     names = create_autospec(agents.ModelProvider, instance=True)
     names.get_model = lambda name: Closing("m", client_of(providers[name or "default"]))
     chains = FallbackProvider("backup", provider=names, agent="named", partial="replace")
