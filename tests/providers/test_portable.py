@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import subprocess
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ from hypothesis import strategies as st
 
 from honcho_fallback import FallbackConfigError
 from honcho_fallback.providers import bound_to, portable
+from tests.helpers.processes import python
 
 FORMATS = ("openai", "openai-responses", "anthropic", "google")
 PNG = "iVBORw0KGgo="
@@ -198,5 +197,4 @@ assert without_retries(Client()).max_retries == 0
 known = {"anthropic", "google", "httpx", "langchain_core", "litellm", "openai", "requests"}
 print(sorted(known & {*sys.modules}))
 """
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout == "[]\n"
+    assert python("-c", code, check=True).stdout == "[]\n"

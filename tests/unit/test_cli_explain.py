@@ -14,6 +14,7 @@ from honcho_fallback import FallbackConfig
 from honcho_fallback.cli._app import app
 from honcho_fallback.cli._explain import LONGEST_WAIT
 from tests.helpers.canaries import KEY, documents
+from tests.helpers.processes import python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -170,9 +171,7 @@ def test_a_missing_extra_is_named(missing: str) -> None:
     code = (
         f"import sys; sys.modules[{missing!r}] = None; import honcho_fallback.cli as c; c.main()"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False
-    )
+    done = python("-c", code)
     assert done.returncode == 2
     assert "pip install 'honcho-fallback[cli]'" in done.stderr
     assert "Traceback" not in done.stderr
@@ -187,13 +186,8 @@ def test_another_distribution_adds_a_command(tmp_path: Path) -> None:
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: greeter\nVersion: 1\n")
     (info / "entry_points.txt").write_text("[honcho_fallback.commands]\ngreet = greeter:greet\n")
-    done = subprocess.run(
-        [sys.executable, "-m", "honcho_fallback.cli", "greet", "you", "--loud"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(tmp_path), *sys.path])}
+    done = python("-m", "honcho_fallback.cli", "greet", "you", "--loud", env=environment)
     assert (done.stdout, done.stderr) == ("hello you True\n", "")
 
 

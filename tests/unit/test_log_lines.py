@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import io
 import logging
-import subprocess
-import sys
 from collections import Counter
 from contextlib import redirect_stderr, suppress
 from datetime import UTC, datetime
@@ -24,6 +22,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.stores import CooldownChoice
 from honcho_fallback.testing import StatusError
+from tests.helpers.processes import python
 from tests.helpers.scripted import repeating
 
 if TYPE_CHECKING:
@@ -251,9 +250,7 @@ with Clock().installed() as clock:
 
 def test_a_service_that_configured_nothing_sees_when_and_how_bad(tmp_path: Any) -> None:
     """Python writes bare messages then: lines bring their time and level, and the end shows."""
-    result = subprocess.run(
-        [sys.executable, "-c", SERVICE], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
+    result = python("-c", SERVICE, cwd=tmp_path, check=True)
     lines = [*map(facts, result.stderr.splitlines())]
     for line, fact in zip(lines, ("failed", "resting", "restored"), strict=True):
         assert {"failed", "resting", "restored"} & {*line} == {fact}

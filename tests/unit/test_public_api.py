@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import importlib
 import json
-import subprocess
-import sys
 from importlib.metadata import distribution
 from typing import TYPE_CHECKING, Any
 
 import pytest
+
+from tests.helpers.processes import python
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -50,13 +50,6 @@ def public(module: ModuleType) -> list[str]:
     )
 
 
-def run(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run code in a fresh interpreter, away from the source tree."""
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=folder, check=False
-    )
-
-
 @pytest.mark.parametrize("name", ["honcho_fallback", *ADAPTERS])
 def test_all_is_what_is_visible(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """`__all__` is sorted and names exactly what a package shows, once asked for it."""
@@ -72,7 +65,7 @@ def test_all_is_what_is_visible(name: str, monkeypatch: pytest.MonkeyPatch) -> N
 def test_import_loads_no_framework(tmp_path: Path) -> None:
     """Importing the core loads no SDK, no transport and no framework."""
     code = "import json, sys, honcho_fallback; print(json.dumps(sorted(sys.modules)))"
-    done = run(code, tmp_path)
+    done = python("-c", code, cwd=tmp_path)
     assert done.returncode == 0, done.stderr
     assert not FRAMEWORKS & set(json.loads(done.stdout))
 
@@ -81,7 +74,8 @@ def test_import_loads_no_framework(tmp_path: Path) -> None:
 def test_an_adapter_names_its_extra(name: str, tmp_path: Path) -> None:
     """Where an adapter's framework is missing, the ImportError says what to type."""
     framework, extra = ADAPTERS[name]
-    done = run(f"import sys; sys.modules[{framework!r}] = None; from {name} import *", tmp_path)
+    code = f"import sys; sys.modules[{framework!r}] = None; from {name} import *"
+    done = python("-c", code, cwd=tmp_path)
     assert done.returncode == 1
     last = done.stderr.strip().splitlines()[-1]
     assert last.startswith("ImportError: ")
@@ -92,6 +86,6 @@ def test_an_adapter_names_its_extra(name: str, tmp_path: Path) -> None:
 @pytest.mark.skipif(is_editable(), reason="the source tree holds the folder; a wheel must not")
 def test_a_wheel_installs_no_adapters_package(tmp_path: Path) -> None:
     """`adapters` is the name of another distribution; an installed wheel does not take it."""
-    done = run("import adapters", tmp_path)
+    done = python("-c", "import adapters", cwd=tmp_path)
     assert done.returncode == 1
     assert "No module named 'adapters'" in done.stderr

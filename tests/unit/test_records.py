@@ -8,8 +8,6 @@ import json
 import os
 import pickle
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from datetime import UTC, datetime
 from html import unescape
@@ -27,6 +25,7 @@ from honcho_fallback import (
 )
 from honcho_fallback.cli._show import Call, show_in_detail
 from honcho_fallback.records import JsonlObserver, RecordError, read_records
+from tests.helpers.processes import python
 from tests.helpers.records import (
     EVERY_OUTCOME,
     HOSTILE,
@@ -123,7 +122,7 @@ def ids(path: Path) -> list[str]:
     return [record.call_id for record in read_records(path)]
 
 
-def run(code: str, *args: object) -> subprocess.CompletedProcess[str]:
+def run(code: str, path: Path) -> Any:
     """Run a program with a policy of its own; ``call(n)`` makes so many calls."""
     program = f"""
 import os, sys
@@ -139,13 +138,7 @@ def call(number):
 """
     # From 3.12 on Python warns of a fork beside threads, which is what is tried here.
     warnings = ["-W", "error::ResourceWarning", "-W", "ignore:This process:DeprecationWarning"]
-    return subprocess.run(
-        [sys.executable, *warnings, "-c", program, *map(str, args)],
-        capture_output=True,
-        text=True,
-        timeout=30,
-        check=False,
-    )
+    return python(*warnings, "-c", program, path, timeout=30)
 
 
 @pytest.fixture
