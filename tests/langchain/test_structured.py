@@ -35,7 +35,6 @@ from tests.helpers.agents import agent, calls, last, run
 from tests.helpers.chat_models import (
     Joke,
     alive,
-    candidate,
     chat,
     claude,
     gemini,
@@ -50,7 +49,7 @@ from tests.helpers.chat_models import (
 from tests.helpers.chat_runs import VERBS, Runs, parts_by
 from tests.helpers.observers import Listener
 from tests.helpers.own_rules import of_program, of_provider
-from tests.helpers.pairwise import in_pairs, in_turn
+from tests.helpers.pairwise import in_pairs
 from tests.helpers.provider import Reply
 from tests.helpers.wire import chat_answer, chat_call, event
 
@@ -553,40 +552,40 @@ async def test_what_an_integration_does_not_send_goes_to_the_next(
 # What never switches, and whose an error of HTTP is.
 
 SWITCHABLE = frozenset(FailureKind) - {FailureKind.CANCELLED}
-SIGNALS: list[BaseException] = [KeyboardInterrupt(), SystemExit(1), asyncio.CancelledError()]
+CONTROL: list[tuple[BaseException, str]] = [
+    (GraphInterrupt(), "invoke"),
+    (GraphBubbleUp(), "ainvoke"),
+    (ParentCommand(Command(goto="x")), "stream"),
+    (GraphInterrupt(), "astream"),
+    (StopIteration(), "invoke"),
+    (KeyboardInterrupt(), "invoke"),
+    (SystemExit(1), "stream"),
+    (asyncio.CancelledError(), "batch"),
+]
 
 
-@in_turn(verb=FOUR, error=[GraphInterrupt(), GraphBubbleUp(), ParentCommand(Command(goto="x"))])
-async def test_control_flow_never_switches(error: BaseException, verb: str) -> None:
-    """Whatever the config says, a graph's interrupt comes out, and a stray StopIteration."""
-    options: Any = {"fallback_on": SWITCHABLE, "rules": of_provider(Exception)}
-    for raised in (error, StopIteration()) if verb == "invoke" else (error,):
-        runs, backup = Runs(), alive()
+@pytest.mark.parametrize(("error", "verb"), CONTROL)
+async def test_control_flow_and_signals_never_switch(error: BaseException, verb: str) -> None:
+    """Whatever the config says, a graph's interrupt comes out, and a stray StopIteration.
 
-        def raise_it(_asked: Any, raised: BaseException = raised) -> Any:
-            raise raised
+    Ctrl-C and an exit are for the program; the run is closed all the same.
+    """
 
-        model = FallbackRunnable(RunnableLambda(raise_it), backup, **options)
-        config: Any = {"callbacks": [runs]}
-        with pytest.raises(type(raised)):
-            _ = model.invoke("hi", config) if verb == "invoke" else None
-            await VERBS[verb](model, "hi", config)
-        assert backup.asked == []
-        assert runs.check().ends == ["error"]
+    def raise_it(_asked: Any) -> Any:
+        raise error
 
-
-@in_turn(verb=["invoke", "stream", "batch"], error=SIGNALS)
-async def test_signals_never_switch(error: BaseException, verb: str) -> None:
-    """Ctrl-C and an exit are for the program; the run is closed all the same."""
-    runs = Runs()
-    model: Any = FallbackChatModel(chat("primary", error), alive(), fallback_on=SWITCHABLE)
+    runs, backup = Runs(), alive()
+    primary = RunnableLambda(raise_it) if isinstance(error, Exception) else chat("primary", error)
+    rules = of_provider(Exception)
+    model = with_fallbacks(primary, [backup], fallback_on=SWITCHABLE, rules=rules)
     config: Any = {"callbacks": [runs]}
-    asked = getattr(model, verb)
     with pytest.raises(type(error)):
-        [*asked(["hi"] if verb == "batch" else "hi", config)]
-    assert candidate(model, 1).asked == []
+        _ = model.invoke("hi", config) if verb == "invoke" else None
+        await VERBS[verb](model, "hi", config)
+    assert backup.asked == []
     (root,) = runs.roots
     assert root.ends == ["error"]
+    assert not isinstance(error, Exception) or runs.check() is root
 
 
 @pytest.mark.parametrize("verb", ["ainvoke", "astream", "abatch"])
