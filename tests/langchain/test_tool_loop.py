@@ -9,8 +9,10 @@ import asyncio
 import concurrent.futures
 import re
 import threading
+import tomllib
 from collections.abc import Callable
 from itertools import groupby
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 from uuid import uuid4
 
@@ -542,84 +544,24 @@ def course(answered: dict[str, Any]) -> str:
     return "; ".join(told) + by
 
 
-def each(call: str, count: int, first: int = 0) -> str:
-    """Make calls with other arguments in rounds of their own."""
-    return " ".join(call.format(number) for number in range(first, first + count)) + " "
+def written_out(rounds: str) -> str:
+    """Write out the rounds that come several times, as courses.toml says."""
+
+    def each(some: re.Match[str]) -> str:
+        return " ".join(some[2].replace("{}", str(number)) for number in range(int(some[1])))
+
+    return re.sub(r"(\d+)\((.*?)\)", each, rounds)
 
 
-# Courses in which the model is told nothing, and no run is ended.
-QUIET: dict[str, str] = {
-    # Refusals.
-    "two of three calls at once are declined": "send1:x+pay1:x+read1 read0 read1",
-    "all of three calls at once are declined": "send1:x+send2:x+pay1:x",
-    "the same call is declined twice at once": "send1:x+send1:x",
-    "a declined call is asked for again after another": "send1:x read1 send1:x",
-    # Streaks (OH-020).
-    "an ordinary failure breaks a streak of those that may pass": (
-        each("fetch{}:~", 11) + "read0:! " + each("fetch{}:~", 11)
-    ),
-    "another command in between starts a patient count anew": (
-        "fetch1:~ " * 7 + "read1 " + "fetch1:~ " * 7
-    ),
-    "another failure in between starts a patient count anew": (
-        "fetch1:~ " * 7 + "fetch2:~ " + "fetch1:~ " * 3
-    ),
-    "six failures at once": "read0:!+read1:!+read2:!+read3:!+read4:!+read5:!",
-    "the same failure six times at once": "+".join(["read1:!"] * 6),
-    # Rounds in turn, and the output of a command (OH-020).
-    "two calls in turn, with other arguments": each("read{} list2", 8),
-    "tests that fail between edits": each("test0:1 edit{}", 12),
-    "tests that fail between edits, nobody says the code": each("test0:uncoded edit{}", 12),
-    # Tools that are not there.
-    "one unknown tool after another": "ta:? tb:? tc:? td:? te:? tf:? tg:? th:?",
-    "six unknown tools at once": "ta:?+tb:?+tc:?+td:?+te:?+tf:?",
+# The rounds of each course, and what the model is told.
+COURSES: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_name("courses.toml").read_text("utf-8")
+)
+SCENARIOS: dict[str, tuple[str, str]] = {
+    name: (written_out(rounds), expected)
+    for expected, some in {"": COURSES["quiet"], **COURSES["told"]}.items()
+    for name, rounds in some.items()
 }
-# What is said after which round; of the limit that ends the run also of which tools.
-TOLD: dict[str, tuple[str, str]] = {
-    # Refusals.
-    "a person declines call after call": (each("send{}:x", 6), "4, 6 varied_failures of send"),
-    "policy blocks call after call": (each("send{}:#", 6), "4, 6 varied_failures of send"),
-    "a blocked call is asked for again beside a success": (
-        "send1:#+read1 send1:#+list2",
-        "2 policy_rejections of send",
-    ),
-    # Streaks (OH-020).
-    "another failure in between starts an identical count anew": (
-        "read1:! list1:! read1:! read2:! read1:!",
-        "4 varied_failures",
-    ),
-    "the same failures of two calls at once": (
-        "read1:!+list1:! " * 3,
-        "2, 3 identical_failures of read",
-    ),
-    # Rounds in turn (OH-020).
-    "two successes in turn": ("read1 list2 " * 4, "4, 6 repeated_cycle of list"),
-    "three successes in turn": ("read1 list2 look3 " * 4, "6, 9 repeated_cycle of look"),
-    "two rounds of calls at once in turn": (
-        "read1+list2 list2+look3 list2+read1 look3+list2 read1+list2 list2+look3",
-        "4, 6 repeated_cycle of list, look",
-    ),
-    "a failure and a success in turn": ("read1:! list2 " * 4, "4, 6 repeated_cycle of list"),
-    "a failure and a success at once": ("read1:!+list2 " * 4, "3 identical_batches of read, list"),
-    "three failures in turn": ("read1:! list2:! look3:! " * 2, "4, 6 varied_failures of look"),
-    "a failure that may pass and a wait in turn": (
-        "fetch1:~ sleep5 " * 9,
-        "4, 16 repeated_cycle of sleep",
-    ),
-    # The output of a command (OH-020), and one that was stopped (OH-002): that may pass by itself.
-    "a command that was stopped has timed out": (
-        "work1:late " * 9,
-        "8 recoverable_identical of work",
-    ),
-    "a command that prints what a policy would": ("test0:2 " * 2, "2 identical_failures"),
-    # Tools that are not there.
-    "an unknown tool between tools that fail": (
-        each("read{}:!", 3) + "tool:? " + each("read{}:!", 3, first=3),
-        "5, 7 varied_failures of read",
-    ),
-    "the same unknown tool again and again": ("tool:? " * 3, "2, 3 identical_failures of tool"),
-}
-SCENARIOS = {name: (rounds, "") for name, rounds in QUIET.items()} | TOLD
 
 
 @pytest.mark.parametrize("name", SCENARIOS)
