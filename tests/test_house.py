@@ -237,7 +237,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     # The agents of one run may have a chain each, accounts are told apart, and a stream that is
     # cancelled ends its call: LangChain and Honcho gave for it.
     "agents": (
-        897,
+        898,
         ("adapters/honcho_fallback_openai_agents", "adapters/honcho_fallback_pydantic_ai"),
     ),
 }
