@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
+import tomllib
 from dataclasses import replace
 from importlib.resources import files
+from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any, get_args
 
@@ -28,8 +30,6 @@ from honcho_fallback.simulate._scenario import Phase, Price, SimulatedTarget, Tr
 from tests.simulate.incidents import FALLBACK, PRIMARY, failing, incident
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from typer.testing import Result
 
 
@@ -96,6 +96,9 @@ def test_a_number_of_calls_is_another_rate(traffic: dict[str, Any]) -> None:
         simulate(on_record, FallbackConfig(), calls=5)
 
 
+MISTAKES: dict[str, Any] = tomllib.loads(
+    Path(__file__).with_name("mistakes.toml").read_text(encoding="utf-8")
+)
 TARGET: dict[str, Any] = {"name": "a", "latency": {"median": 1}}
 SOUND: dict[str, Any] = {
     "name": "x",
@@ -108,28 +111,7 @@ SOUND: dict[str, Any] = {
 NAMES = {"a": (None, "a", "a"), "p/one": ("p", "one", "p/one"), "a/b/c": ("a", "b/c", "a/b/c")}
 
 
-def phases(*given: dict[str, Any]) -> dict[str, Any]:
-    return {"targets": [TARGET | {"phases": given}]}
-
-
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"secnods": 5}, ": secnods: no such key; take it out"),
-        ({"targets": []}, ": targets: there are none; describe at least one"),
-        ({"targets": [TARGET, TARGET]}, ": targets: two have the same name; give one of them"),
-        ({"seconds": -1}, ": seconds: got -1; Input should be greater than 0"),
-        ({"traffic": {"per_second": 1}}, ": traffic.kind: it is missing; add it"),
-        (phases({"kind": "silnet"}), ": targets[0].phases[0].kind: got 'silnet' (str); Input sho"),
-        (phases({"kind": "failing", "status": 200}), ": targets[0].phases[0].status: got 200;"),
-        (phases({"kind": "up"}, {"kind": "up"}), ": targets[0].phases: each phase must start la"),
-        (phases({"kind": "recovering"}), ": targets[0].phases: a recovery needs an end; add a"),
-        (
-            {"targets": [TARGET | {"price": {"per_cal": 1}}]},
-            ": targets[0].price.per_cal: no such",
-        ),
-    ],
-)
+@pytest.mark.parametrize(("changed", "message"), MISTAKES["scenarios"])
 def test_a_mistake_is_named_with_its_place(changed: dict[str, Any], message: str) -> None:
     """What was wrong, where, and what to do; a sound one is a chain, with providers or without."""
     assert Scenario.parse(SOUND).targets[0].name == "a"
@@ -138,7 +120,7 @@ def test_a_mistake_is_named_with_its_place(changed: dict[str, Any], message: str
     with pytest.raises(FallbackConfigError) as caught:
         Scenario.parse(SOUND | changed, "x.toml")
     (line,) = str(caught.value).splitlines()
-    assert line.startswith(f"x.toml{message}")
+    assert line.startswith(f"x.toml: {message}")
 
 
 def test_files(mine: Path) -> None:
@@ -186,23 +168,12 @@ def test_a_preset_and_its_changes(tmp_path: Path) -> None:
     assert {*config.fallback_on} == {"rate_limit"}
 
 
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("tiemout = 3", "mine.toml: tiemout: no such option; did you mean timeout"),
-        ("cooldown = 5", "mine.toml: cooldown: got 5; pass "),
-        ("cooldown = { bas = 5 }", "mine.toml: cooldown: .* unexpected keyword argument 'bas'"),
-        ("cooldown = { base = -5 }", "mine.toml: base: got -5; pass seconds"),
-        ("preset = 'resiliant'", "mine.toml: resiliant: no such preset; did you mean resilient"),
-        ("name = ", "mine.toml: no TOML"),
-        ("refine = 'os:system'", r"mine.toml: refine: got 'os:system' \(str\); pass a "),
-    ],
-)
+@pytest.mark.parametrize(("text", "message"), MISTAKES["policies"].items())
 def test_a_mistake_in_a_policy_is_named_with_its_place(
     tmp_path: Path, text: str, message: str
 ) -> None:
     """What was wrong, where, and what to do; what names code is refused, never imported."""
-    with pytest.raises(FallbackConfigError, match=message):
+    with pytest.raises(FallbackConfigError, match=f"mine.toml: {message}"):
         loaded(tmp_path, text)
 
 
@@ -340,22 +311,9 @@ def test_saved_records_are_played_again(tmp_path: Path, name: str) -> None:
     assert printed.startswith("tuesday: 10 calls on record")
 
 
-@pytest.mark.parametrize(
-    ("args", "message"),
-    [
-        ((), "name a scenario, such as outage; --list shows those shipped"),
-        (
-            ("otage",),
-            "otage: no such file (No such file or directory) or name; did you mean outage",
-        ),
-        (("outage", "--policy", "x"), "file (No such file or directory) or name; choose from"),
-        (("outage", "--policy", "default", "--policy", "default"), "'default' is there twice; gi"),
-        (("outage", "--calls", "0"), "calls: got 0; pass 1 or more"),
-        (("none.jsonl",), "none.jsonl: No such file or directory; pass a file with json"),
-    ],
-)
-def test_a_mistake_is_status_2_and_one_line(args: tuple[str, ...], message: str) -> None:
+@pytest.mark.parametrize(("line", "message"), MISTAKES["commands"].items())
+def test_a_mistake_is_status_2_and_one_line(line: str, message: str) -> None:
     """What, where, and what to do, on standard error."""
-    result = run(*args)
+    result = run(*line.split())
     assert (result.exit_code, result.stdout) == (2, "")
     assert message in result.stderr
