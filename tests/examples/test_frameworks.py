@@ -56,12 +56,7 @@ def keys(requests: list[SeenRequest]) -> list[str]:
     return [one.headers["idempotency-key"] for one in requests]
 
 
-def test_every_example_is_here() -> None:
-    """One without a row would run for nobody."""
-    assert {*PACKAGES} == FRAMEWORKS | DURABLE
-
-
-@pytest.mark.parametrize("name", PACKAGES)
+@pytest.mark.parametrize("name", sorted(FRAMEWORKS | DURABLE | PACKAGES.keys()))
 def test_the_primary_sees_one_request_per_call(name: str, tmp_path: Path) -> None:
     """Neither the framework nor its SDK asks the dead provider again; the fallback answers."""
     missing = [package for package in PACKAGES[name] if find_spec(package) is None]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from copy import deepcopy
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import pytest
@@ -39,7 +40,7 @@ from tests.helpers.strict import AnthropicRules, ChatRules, GeminiRules, Respons
 from tests.helpers.wire import message_answer, response_text, responses_answer, text_block
 
 if TYPE_CHECKING:
-    from langchain_core.language_models import LangSmithParams
+    from collections.abc import Callable
 
     from tests.helpers.provider import ProviderServer
 
@@ -578,22 +579,18 @@ REASONING = {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_conten
 CLOUD = "http://127.0.0.1:2"
 
 
-class Cloud(ChatOpenAI):
-    """Another provider's model, built on langchain-openai as several are."""
+def at_another(provider: str, kind: Any) -> Callable[..., Any]:
+    """Return a maker of another provider's models, built on this class as several are."""
 
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        return super()._get_ls_params(stop=stop, **kwargs) | {"ls_provider": "cloud"}
+    def described(self: Any, **kwargs: Any) -> Any:
+        return kind._get_ls_params(self, **kwargs) | {"ls_provider": provider}
 
-
-class Mantle(ChatAnthropic):
-    """Anthropic's model at another provider."""
-
-    def _get_ls_params(self, stop: list[str] | None = None, **kwargs: Any) -> LangSmithParams:
-        return super()._get_ls_params(stop=stop, **kwargs) | {"ls_provider": "amazon_bedrock"}
+    made: Any = type("Another", (kind,), {"_get_ls_params": described, "__module__": __name__})
+    return partial(made, model="m", api_key="k", base_url=CLOUD)
 
 
-def cloud(**fields: Any) -> Cloud:
-    return Cloud(**{"model": "m", "api_key": "k", "base_url": CLOUD, **fields})
+cloud = at_another("cloud", ChatOpenAI)
+mantle = at_another("amazon_bedrock", ChatAnthropic)
 
 
 def answer(writer: str = "openai", target: str | None = None) -> AIMessage:
@@ -620,12 +617,12 @@ def test_thoughts_go_back_to_a_primary_of_another_name(
         provider = providers.new("anthropic", rules=AnthropicRules())
         thought: Json = {"type": "thinking", "thinking": "Hm.", "signature": "signed"}
         provider.reply(Reply(body=message_answer(thought, text_block("Hi."))))
-        given: Json = {"model": "claude-sonnet-5", "api_key": "k", "max_tokens": 9}
-        model = FallbackChatModel(Mantle(base_url=provider.url, **given), gpt())
+        made = mantle(base_url=provider.url, model="claude-sonnet-5", max_tokens=9)
+        model = FallbackChatModel(made, gpt())
     else:
         provider = providers.new("openai", rules=ResponsesRules())
         provider.reply(Reply(body=responses_answer(REASONING, response_text("Hi.", "msg_1"))))
-        given = {"use_responses_api": True, "output_version": "responses/v1"}
+        given: Json = {"use_responses_api": True, "output_version": "responses/v1"}
         model = FallbackChatModel(cloud(base_url=provider.url, **given), claude())
     model.invoke([HumanMessage("Q."), model.invoke("Q."), HumanMessage("And?")])
     assert provider.refused == []
@@ -636,7 +633,7 @@ def test_thoughts_go_back_to_a_primary_of_another_name(
 TWO = gpt(model="a"), gpt(model="b")
 PLACES = gpt(model="a", base_url=NOWHERE), gpt(model="b", base_url=CLOUD)
 CLOUDY = gpt(model="a"), cloud(model="b")
-SERVED = claude(model="a"), Mantle(model="b", api_key="k", base_url=CLOUD), gpt()
+SERVED = claude(model="a"), mantle(model="b"), gpt()
 OF_OPENAI, ELSEWHERE = answer(target="openai/a"), answer(target="openai/elsewhere")
 # An answer, the candidates of a chain, and which of them gets it whole.
 WHOSE: dict[str, tuple[AIMessage, tuple[Any, ...], list[bool]]] = {
