@@ -98,6 +98,10 @@ def test_the_address_of_another_service_is_called_after_it() -> None:
             assert classify(answered(url)).kind is Kind.LOCAL, url
             model = answered(url, json={"error": "the model is overloaded"})
             assert classify(model).kind is Kind.OVERLOADED, url
+    # Beside a message and a type OpenAI's document names a parameter, also where there is none.
+    document = {"message": "no", "type": "unavailable"}
+    for sent, kind in ((document, Kind.LOCAL), ({**document, "param": None}, Kind.OVERLOADED)):
+        assert classify(answered("https://stripe.example/run", json=sent)).kind is kind
     assert classify(answered("http://host.docker.internal/run")).kind is Kind.OVERLOADED
 
 
