@@ -55,7 +55,6 @@ from tests.helpers.agents import (
     thread,
 )
 from tests.helpers.chat_models import Joke, alive, chat, dead, look_up
-from tests.helpers.chat_runs import Runs
 from tests.helpers.observers import Listener
 
 if TYPE_CHECKING:
@@ -159,28 +158,6 @@ async def test_an_answer_that_does_not_fit_the_programs_schema_is_the_programs(
     with pytest.raises(OutputParserException):
         await run(verb, agent(primary, FallbackMiddleware(backup), parsing))
     assert (len(primary.asked), len(backup.asked)) == (2, 0)
-
-
-@VERBS
-async def test_a_later_attempt_says_so_at_its_start(verb: str) -> None:
-    """Tracers see metadata on attempt 2 alone, beside the model's own."""
-    runs = Runs()
-    fields: dict[str, Any] = {"metadata": {"mine": 1}, "tags": ["mine"]}
-    backup = chat("backup", "answer", **fields)
-    primary = chat("primary", StatusError(503), **fields)
-    await run(verb, agent(primary, FallbackMiddleware(backup)), config={"callbacks": [runs]})
-    runs.check()
-    first, second = runs.models
-    assert "fallback_attempt" not in first.metadata
-    assert second.metadata["fallback_attempt"] == 2
-    assert second.metadata["is_fallback"] is True
-    assert second.metadata["fallback_primary"] == "scripted/primary"
-    assert [one["status"] for one in second.metadata["fallback_attempts"]] == [503]
-    for one in (first, second):
-        assert one.metadata["mine"] == 1
-        assert "mine" in one.tags
-    assert backup.tags == ["mine"]
-    assert "fallback_attempt" not in (backup.metadata or {})
 
 
 @VERBS

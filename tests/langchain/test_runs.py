@@ -376,14 +376,28 @@ def test_a_run_that_has_a_name_or_an_id_is_named() -> None:
 @VERBS_OF_AGENTS
 @pytest.mark.parametrize("way", WAYS)
 async def test_an_agent_s_calls_say_what_the_agent_s_config_says(verb: str, way: str) -> None:
-    """Each round has it, with the thread and the run; LangGraph's own entries stay out."""
-    observer = Listener()
-    backup = chat("backup", calls("look_up", 1, city="Oslo"), "done")
-    beside = by(way, dead(), backup, observers=[observer])
+    """Each round has it, with the thread and the run; LangGraph's own entries stay out.
+
+    A later attempt's run says so from its start, beside the model's own tags and metadata.
+    """
+    observer, runs = Listener(), Runs()
+    fields: Any = {"metadata": {"own": 1}, "tags": ["own"]}
+    backup = chat("backup", calls("look_up", 1, city="Oslo"), "done", **fields)
+    primary = chat("primary", StatusError(503), **fields)
+    beside = by(way, primary, backup, observers=[observer])
     made = agent(*beside, checkpointer=InMemorySaver(), name="reporter")
     configurable = {"thread_id": "t-1", "openai_api_key": "short"}
-    config = {"metadata": {**MINE}, "configurable": configurable, "run_id": RUN_ID}
-    await run(verb, made, config=config)
+    config: Any = {"metadata": {**MINE}, "configurable": configurable, "run_id": RUN_ID}
+    await run(verb, made, config={**config, "callbacks": [runs]})
     named = {"run_id": str(RUN_ID)} if way == "middleware" else {}
     expected = {**MINE, "thread_id": "t-1", **named}
     assert [one.metadata for one in observer.records] == [expected] * 2
+    runs.check()
+    first, second, *_ = runs.models
+    assert "fallback_attempt" not in first.metadata
+    assert second.metadata["fallback_primary"] == "scripted/primary"
+    assert [one["status"] for one in second.metadata["fallback_attempts"]] == [503]
+    told = {"fallback_attempt": 2, "is_fallback": True, "own": 1}
+    assert told.items() <= second.metadata.items()
+    assert (first.metadata["own"], "own" in first.tags, "own" in second.tags) == (1, True, True)
+    assert (backup.tags, "fallback_attempt" in (backup.metadata or {})) == (["own"], False)
