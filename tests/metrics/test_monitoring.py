@@ -116,68 +116,11 @@ def test_the_page_names_every_metric_and_every_alert() -> None:
         assert f"| {rule['alert']} |" in page
 
 
-# Incidents as a Prometheus that scrapes each 30 s sees them: the series, and by the minute what
-# fires. `_` is a scrape without the series, `stale` the first one after a process has gone.
-CALLS = 'honcho_fallback_calls_total{agent="chat",outcome="exhausted",target="nobody"}'
-ENDED = 'honcho_fallback_calls_ended_by_limit_total{agent="chat",limit="%s"}'
-TRIED = 'honcho_fallback_attempts_total{agent="chat",target="gpt",kind="%s"}'
-ANSWERED = 'honcho_fallback_calls_total{agent="chat",outcome="success",target="%s"}'
-BY_FALLBACK = 'honcho_fallback_answers_by_fallback_total{agent="chat",target="claude"}'
-RESTS = 'honcho_fallback_cooldown_until_timestamp_seconds{target="gpt"}'
+# By their names: the series of each incident, and by the minute what fires.
+INCIDENTS: dict[str, Any] = yaml.safe_load(
+    Path(__file__).with_name("incidents.yaml").read_text("utf-8")
+)
 IN_AN_OUTAGE = "a process is started in an outage"
-INCIDENTS: dict[str, tuple[dict[str, str], dict[float, str]]] = {
-    "the first call of a fresh process is answered by nobody": (
-        {CALLS: "_x4 1x80"},
-        {1.5: "", 3: "NobodyAnswered", 6: "NobodyAnswered", 9: ""},
-    ),
-    "a fresh process runs out of time, and of its budget": (
-        {ENDED % "deadline": "_x4 1x80", ENDED % "retry_budget": "_x4 1x80"},
-        {3: "DeadlinePassed RetryBudgetUsedUp", 9: ""},
-    ),
-    "it happens over again": (
-        {CALLS: "0x4 1x40 2x40"},
-        {1.5: "", 3: "NobodyAnswered", 15: "", 24: "NobodyAnswered", 35: ""},
-    ),
-    "a process dies of it": (
-        {CALLS: "0x4 3x3 stale"},
-        {3: "NobodyAnswered", 5: "NobodyAnswered", 12: ""},
-    ),
-    "a dead key, and a restart with the same key": (
-        {TRIED % "authentication": "_x6 1x34 stale _x3 1x80"},
-        {5: "SomebodyMustAct", 20: "", 25: "SomebodyMustAct", 45: ""},
-    ),
-    IN_AN_OUTAGE: ({CALLS: "0+30x20"}, {8: "NobodyAnswered"}),
-    "a restart behind which all is well": (
-        {CALLS: "0x20 stale _x2 0x40", ANSWERED % "gpt": "0+30x20 stale _x2 0+30x40"},
-        {5: "", 10: "", 12: "", 25: ""},
-    ),
-    "a target rests for hours, and is probed ever more rarely": (
-        {RESTS: "60x1 180x3 420x7 900x15 1860x31 3780x63 7620x61 0x40"},
-        {3: "", 8: "", 30: "ProbeFailing", 60: "ProbeFailing", 85: "ProbeFailing", 100: ""},
-    ),
-    "one blip, which the fallback answered": (
-        {
-            TRIED % "answered": "0+30x80",
-            TRIED % "overloaded": "_x10 1x70",
-            ANSWERED % "gpt": "0+30x80",
-            ANSWERED % "claude": "_x10 1x70",
-            BY_FALLBACK: "_x10 1x70",
-        },
-        {6: "", 8: "", 20: "", 35: ""},
-    ),
-    "the primary is gone for half an hour, and the fallback answers": (
-        {
-            TRIED % "answered": "0+30x20 600x60 630+30x60",
-            # Asked once in its rests, which are of five minutes in the end.
-            TRIED % "overloaded": "_x20 1+1x5 7x4 8x9 9x9 10x9 11x9 12x9 12x60",
-            ANSWERED % "gpt": "0+30x20 600x60 630+30x60",
-            ANSWERED % "claude": "_x20 30+30x60 1830x60",
-            BY_FALLBACK: "_x20 30+30x60 1830x60",
-            RESTS: "_x20 640x4 700x6 900x10 1200x10 1500x10 1800x10 2100x10 0x60",
-        },
-        {9: "", 28: "FallbackShare ModelDown ProbeFailing", 45: "FallbackShare", 62: ""},
-    ),
-}
 SCRIPT = """
 rule_files: [{rules}]
 evaluation_interval: 30s
@@ -196,7 +139,7 @@ def test_the_alerts_of_an_incident(tmp_path: Path, incident: str) -> None:
     Where nobody ever answered, 0 % of the calls are answered from the first minute of a process
     that is started in an outage: that panel is not empty.
     """
-    series, firing = INCIDENTS[incident]
+    series, firing = (INCIDENTS[incident][what] for what in ("series", "firing"))
     expected = [
         {
             "expr": 'count by (alertname) (ALERTS{alertstate="firing"})',
