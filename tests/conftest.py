@@ -262,3 +262,18 @@ def memory_client() -> Iterator[Memory]:
 def memory(memory_client: Memory) -> Memory:
     memory_client.clear()
     return memory_client
+
+
+@pytest.fixture(scope="session")
+def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """Serve a real Redis on a free port."""
+    from tests.helpers.redis_server import free_port, redis_server  # noqa: PLC0415 # for the tests that ask for it
+
+    port = free_port()
+    with redis_server(tmp_path_factory.mktemp("redis"), port):
+        yield port
+
+
+@pytest.fixture
+def redis_url(redis_port: int) -> str:
+    return f"redis://127.0.0.1:{redis_port}/0"

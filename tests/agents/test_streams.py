@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import TYPE_CHECKING, Any
+from unittest.mock import AsyncMock, MagicMock, create_autospec
 
 import agents
 import pytest
@@ -93,35 +94,17 @@ async def test_a_connection_lost_after_the_whole_answer_costs_nothing(
     assert not fallback.requests
 
 
-class Handing(agents.Model):
-    """Be a model, and the stream that it hands on as an SDK's client does: no generator."""
-
-    is_closed = False
-
-    async def get_response(self, *_: Any, **__: Any) -> Any:
-        raise NotImplementedError
-
-    def stream_response(self, *_: Any, **__: Any) -> Any:
-        return self
-
-    def __aiter__(self) -> Handing:
-        return self
-
-    async def __anext__(self) -> Any:
-        return {"type": "response.output_text.delta", "delta": "good"}
-
-    async def close(self) -> None:
-        Handing.is_closed = True
-
-
 async def test_a_stream_that_is_left_is_closed() -> None:
-    """Whatever the class of its events."""
-    chain = SDK.chain(Handing())
+    """Whatever the class of its events: an SDK's client hands on what is no generator."""
+    model = create_autospec(agents.Model, instance=True)
+    stream = MagicMock(["__aiter__", "close"], close=AsyncMock())
+    model.stream_response.return_value = stream
+    stream.__aiter__.return_value = [{"type": "response.output_text.delta", "delta": "good"}] * 2
     request: list[Any] = [None, "hi", agents.ModelSettings(), [], None, []]
-    events = chain.stream_response(*request, agents.ModelTracing.DISABLED)
+    events = SDK.chain(model).stream_response(*request, agents.ModelTracing.DISABLED)
     await anext(events)
     await events.aclose()
-    assert Handing.is_closed
+    stream.close.assert_awaited_once_with()
 
 
 # The events of a model that breaks off, and its API; no id of hex digits can hold "lost".

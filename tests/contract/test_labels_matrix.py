@@ -35,7 +35,7 @@ from tests.helpers.pages import assert_shown
 from tests.helpers.provider import Reply
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.helpers.provider import ProviderServer
 
@@ -357,17 +357,11 @@ CELLS: dict[str, dict[str, list[Callable[[Site], Any]]]] = {
 EACH = [(way, out) for way, row in CELLS.items() for out in row]
 
 
-@pytest.fixture(autouse=True)
-def clean() -> Iterator[None]:
-    """Leave LiteLLM as it was."""
-    with litellm_left_clean():
-        yield
-
-
 @cache
 def ends_of(providers: ProviderServer, way: str, out: str) -> list[str]:
     """Ask in every manner of a cell, once for all tests, and say what came of it."""
-    return [outcome(providers, ask) for ask in CELLS[way].get(out, ())]
+    with litellm_left_clean():
+        return [outcome(providers, ask) for ask in CELLS[way].get(out, ())]
 
 
 def outcome(providers: ProviderServer, ask: Callable[[Site], Any]) -> str:

@@ -39,7 +39,7 @@ from tests.helpers.speakers import (
 )
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Callable
 
     from tests.helpers.provider import Provider, ProviderServer
 
@@ -53,12 +53,6 @@ pytestmark = [
     pytest.mark.filterwarnings(one)
     for one in (*THEIRS, "ignore:Inheritance class AiohttpClientSession:DeprecationWarning")
 ]
-
-
-@pytest.fixture(autouse=True)
-def clean_litellm() -> Iterator[None]:
-    with litellm_left_clean():
-        yield
 
 
 class LiteLLM:
@@ -169,7 +163,8 @@ async def test_a_tool_loop_moves_between_a_model_that_thinks_and_others(
 ) -> None:
     """Each call of the model starts on the primary and is answered, whoever called the tools."""
     speakers, served = serve_both(providers, mode, other, down, is_primary=is_primary)
-    answer = await WAYS[way].loop(speakers, served)
+    with litellm_left_clean():
+        answer = await WAYS[way].loop(speakers, served)
     assert answer == "It rains."
     assert [one.refused for one in served] == [[], []]
     assert [len(one.requests) for one in served] == [ROUNDS, sum(down)]

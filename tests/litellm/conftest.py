@@ -28,7 +28,6 @@ from tests.helpers.litellm_runs import (
 )
 from tests.helpers.observers import Listener
 from tests.helpers.provider import Provider, ProviderServer
-from tests.helpers.redis_server import free_port, redis_server
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -146,11 +145,3 @@ def ask(request: pytest.FixtureRequest) -> Any:
 def say(ask: Any) -> Any:
     """Ask as ``ask`` does, and return what is said."""
     return lambda *args, **options: text_of(ask(*args, **options))
-
-
-@pytest.fixture(scope="session")
-def redis_port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """Serve a real Redis on a free port."""
-    port = free_port()
-    with redis_server(tmp_path_factory.mktemp("redis"), port):
-        yield port

@@ -6,8 +6,9 @@ import asyncio
 import contextvars
 import gc
 import threading
+from collections import deque
 from contextlib import aclosing, suppress
-from itertools import product
+from itertools import islice, product
 from typing import TYPE_CHECKING, Any
 
 import litellm
@@ -64,15 +65,12 @@ async def call(router: Any, way: str, asks: str = "async") -> None:
     """Ask, and read a stream to its end or its first chunk."""
     asked = {**ASKED, "stream": way != "answered"}
     with suppress(openai.APIError):
-        answer = (
-            router.completion(**asked) if asks == "sync" else await router.acompletion(**asked)
-        )
-        if way == "answered":
-            return
         if asks == "sync":
-            for _ in answer:
-                if way == "left":
-                    break
+            answer = router.completion(**asked)
+            deque(islice(answer, 1 if way == "left" else None) if asked["stream"] else ())
+            return
+        answer = await router.acompletion(**asked)
+        if way == "answered":
             return
         async with aclosing(answer) as chunks:
             async for _ in chunks:

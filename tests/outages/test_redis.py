@@ -63,13 +63,6 @@ def _nothing_is_left_to_others() -> Iterator[None]:
         gc.collect()
 
 
-@pytest.fixture(scope="session")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = free_port()
-    with redis_server(tmp_path_factory.mktemp("redis"), port):
-        yield f"redis://127.0.0.1:{port}/0"
-
-
 @pytest.fixture
 def redis_client(redis_url: str) -> Iterator[redis.Redis]:
     """An empty database."""
@@ -575,9 +568,7 @@ def test_who_shares_what_failed_rests_in_every_process(
     probe.succeed()
     one.perform(probe)
     assert redis_client.keys() == []
-    again = two.start()
-    two.perform(again)
-    assert again.attempt.target.name == "sibling"
+    assert two.perform(two.start()).target.name == "sibling"
 
 
 def test_a_probe_looks_at_all_that_is_due(policy: Make, redis_client: redis.Redis) -> None:

@@ -60,14 +60,10 @@ class Profile:
 
 
 PROFILES = (
-    *(
-        Profile(name, make, partial)
-        for partial, suffix in (("final", ""), ("replace", ', partial="replace"'))
-        for name, make in (
-            (f"nothing declared{suffix}", FallbackConfig),
-            (f"resilient(){suffix}", FallbackConfig.resilient),
-        )
-    ),
+    Profile("nothing declared", FallbackConfig),
+    Profile("resilient()", FallbackConfig.resilient),
+    Profile('nothing declared, partial="replace"', FallbackConfig, "replace"),
+    Profile('resilient(), partial="replace"', FallbackConfig.resilient, "replace"),
     Profile('resilient(), partial="continue"', FallbackConfig.resilient, "continue"),
 )
 

@@ -13,11 +13,8 @@ from honcho_fallback.redis import RedisCooldown
 from tests.contract.ways.cells import cells, one_each
 from tests.helpers.later import Later
 from tests.helpers.provider import Reply
-from tests.helpers.redis_server import free_port, redis_server
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from tests.contract.ways.cells import Cell
 
 
@@ -130,13 +127,6 @@ async def test_chains_built_apart_share_a_cooldown(cell: Cell, cooldown: Later) 
         cell.build(cooldown=cooldown)
         assert await cell.is_answered_by(cell.backup)
     assert cell.asked == (1, 3)
-
-
-@pytest.fixture(scope="module")
-def redis_url(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    port = free_port()
-    with redis_server(tmp_path_factory.mktemp("redis"), port):
-        yield f"redis://127.0.0.1:{port}/0"
 
 
 @one_each()
