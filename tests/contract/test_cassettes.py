@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import re
+import tomllib
 from functools import reduce
 from importlib.util import find_spec
 from inspect import isawaitable
@@ -221,82 +222,10 @@ class Failing(NamedTuple):
     error: str = ""
 
 
-FAILING = {
-    "openai_rate_limit": Failing(429, "rate_limit", 20, "OpenAIRateLimitError"),
-    "openai_quota": Failing(429, "quota", None, "OpenAIRateLimitError"),
-    "openai_bad_key": Failing(401, "authentication"),
-    "openai_no_model": Failing(404, "model_unavailable"),
-    "openai_overloaded": Failing(503, "overloaded", 1, "OpenAIAPIError"),
-    "anthropic_rate_limit": Failing(429, "rate_limit", 30, "AnthropicRateLimitError"),
-    # LiteLLM itself makes 500 of it.
-    "anthropic_overloaded": Failing(529, "overloaded", 1, "AnthropicOverloadedError"),
-    "anthropic_unavailable": Failing(503, "overloaded", 1, "AnthropicAPIError"),
-    # Told inside HTTP 200, before any content; the late one after an empty first chunk.
-    "anthropic_stream_error": Failing(200, "overloaded"),
-    "anthropic_late_stream_error": Failing(200, "overloaded", None, "APIStatusError"),
-}
-# What is said to whom is asked for what.
-SAYS = {
-    "text": {"openai": "openai_chat", "anthropic": "anthropic_message", "local": "local_chat"},
-    "tools": {
-        "openai": "openai_tool_call",
-        "anthropic": "anthropic_tool_use",
-        "local": "local_tool_call",
-    },
-    **{
-        what: {name: f"{name}_{what}" for name in PROVIDERS}
-        for what in ("structured", "stream", "responses")
-    },
-}
+# What is recorded, and who is asked for it.
+TABLES: Any = tomllib.loads(Path(__file__).with_name("cassettes.toml").read_text("utf-8"))
+FAILING = {name: Failing(**fields) for name, fields in TABLES["failing"].items()}
 SHAPES = ("text", "tools", "structured", "stream")
-# By the way in: what is asked for, who fails how in turn, and who answers.
-CASES = {
-    "core": (
-        "text openai",
-        "text openai_rate_limit anthropic",
-        "text openai_quota anthropic",
-        "text openai_bad_key anthropic",
-        "text openai_no_model anthropic",
-        "text openai_overloaded anthropic",
-        "text openai_overloaded local",
-        "text openai_quota anthropic_overloaded local",
-        "text anthropic_rate_limit openai",
-        "text anthropic_overloaded openai",
-        "tools openai_rate_limit anthropic",
-        "tools anthropic_overloaded openai",
-        "responses anthropic_rate_limit openai",
-        "stream openai",
-        "stream openai_rate_limit anthropic",
-        "stream openai_overloaded local",
-        "stream anthropic_overloaded openai",
-        "stream anthropic_stream_error openai",
-    ),
-    "langchain": (
-        *(
-            f"{what} {says}"
-            for what in SHAPES
-            for says in (
-                "openai",
-                "anthropic",
-                "openai_rate_limit anthropic",
-                "openai_overloaded anthropic",
-                "openai_overloaded local",
-                "anthropic_rate_limit openai",
-                "anthropic_overloaded openai",
-                "anthropic_unavailable openai",
-            )
-        ),
-        "stream anthropic_late_stream_error openai",
-        "text openai_quota anthropic_overloaded local",
-    ),
-    "litellm": (
-        "text openai_rate_limit anthropic",
-        "text openai_quota local",
-        "text anthropic_overloaded openai",
-        "stream openai_rate_limit anthropic",
-        "stream anthropic_stream_error openai",
-    ),
-}
 
 
 def told(way: str, what: str, *says: str, values: tuple[Any, ...] = (), name: bool = True) -> Any:
@@ -316,11 +245,19 @@ def told(way: str, what: str, *says: str, values: tuple[Any, ...] = (), name: bo
     return pytest.param(way, what, *values, marks=marks, id="-".join([way, what, *says]))
 
 
+def rows(table: str) -> Iterator[tuple[str, ...]]:
+    """Yield the way in and the words of each row for whoever is installed."""
+    for way in WAYS:
+        for row in TABLES[table][way]:
+            what, *words = row.split()
+            for shape in SHAPES if what == "each" else (what,):
+                yield (way, shape, *words)
+
+
 def cases() -> Iterator[Any]:
-    rows = ((way, *row.split()) for way in WAYS for row in CASES[way])
-    for way, what, *failing, answering in rows:
-        says = (*failing, SAYS[what][answering])
-        yield told(way, what, *says, values=(failing, answering))
+    for way, what, *failing, answering in rows("cases"):
+        says = TABLES["says"].get(what, {}).get(answering, f"{answering}_{what}")
+        yield told(way, what, *failing, says, values=(failing, answering))
 
 
 @pytest.fixture(scope="module")
@@ -433,20 +370,7 @@ def target_of(provider: str) -> str:
 
 @pytest.mark.parametrize(
     ("way", "what", "says"),
-    [
-        told(way, what, says, values=(says,))
-        for way, what, says in (
-            ("core", "text", "anthropic_bad_request"),
-            ("core", "text", "openai_too_long"),  # and nobody else's window is larger
-            ("litellm", "text", "anthropic_bad_request"),
-            *(
-                ("langchain", what, f"{provider}_bad_request")
-                for what in SHAPES
-                for provider in ("openai", "anthropic")
-            ),
-        )
-        if way in WAYS
-    ],
+    [told(way, what, says, values=(says,)) for way, what, says in rows("rejected")],
 )
 async def test_what_nobody_else_can_mend_comes_back_as_the_callers_own_error(
     way: str, what: str, says: str, is_async: bool, vcr: Cassette
