@@ -10,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import copy
 import gc
+import tomllib
 from contextlib import suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 from unittest.mock import AsyncMock, MagicMock, patch
 
@@ -38,6 +40,7 @@ if TYPE_CHECKING:
 
 
 MESSAGES = [{"role": "user", "content": "hello"}]
+TABLES: Any = tomllib.loads(Path(__file__).with_name("same_as_without.toml").read_text("utf-8"))
 # Before, LiteLLM's sync streams start over for ever, and its sync embeddings take no fallback.
 OLD = hasattr(litellm.router, "_set_cooldown_deployments")
 WAYS = ("sync", "async", "sync stream", "async stream")
@@ -167,32 +170,8 @@ ERRORS = {
         400, "invalid_request_error: content_policy_violation", "content_policy_violation"
     ),
 }
-OF_THE_ROUTER: dict[str, dict[str, Any]] = {
-    "no list": {},
-    "fallbacks": {"fallbacks": SPARES},
-    "fallbacks of another group": {"fallbacks": [{"other": ["spares"]}]},
-    "fallbacks of every group": {"fallbacks": [{"*": ["spares"]}]},
-    "default_fallbacks": {"default_fallbacks": ["spares"]},
-    "context_window_fallbacks": {"context_window_fallbacks": SPARES},
-    "content_policy_fallbacks": {"content_policy_fallbacks": SPARES},
-    "fallbacks, context_window_fallbacks": {
-        "fallbacks": SPARES,
-        "context_window_fallbacks": [{"deriver": ["lasts"]}],
-    },
-    "fallbacks, content_policy_fallbacks of another group": {
-        "fallbacks": SPARES,
-        "content_policy_fallbacks": [{"other": ["lasts"]}],
-    },
-}
-OTHER_MESSAGES = [{"role": "user", "content": "otherwise"}]
-OF_THE_REQUEST: dict[str, dict[str, Any]] = {
-    "names in the request": {"fallbacks": ["spares"]},
-    "messages in the request": {"fallbacks": [{"model": "spares", "messages": OTHER_MESSAGES}]},
-    "fallbacks in the request": {"fallbacks": SPARES},
-    "content_policy_fallbacks in the request": {"content_policy_fallbacks": SPARES},
-    "disable_fallbacks": {"disable_fallbacks": True},
-}
-OF_THE_ROUTER["disable_fallbacks"] = {"fallbacks": SPARES}
+OF_THE_ROUTER: dict[str, dict[str, Any]] = TABLES["of_the_router"]
+OF_THE_REQUEST: dict[str, dict[str, Any]] = TABLES["of_the_request"]
 
 
 @pytest.mark.parametrize("lists", [*OF_THE_ROUTER, *OF_THE_REQUEST])
@@ -230,18 +209,8 @@ def test_an_unknown_error_goes_to_the_lists(twins: Twins) -> None:
 
 # 2. LiteLLM's own rehearsals.
 
-MOCKS: dict[str, dict[str, Any]] = {
-    "mock_testing_fallbacks": {"mock_testing_fallbacks": True},
-    "mock_testing_context_fallbacks": {"mock_testing_context_fallbacks": True},
-    "mock_testing_content_policy_fallbacks": {"mock_testing_content_policy_fallbacks": True},
-    "mock_testing_rate_limit_error": {"mock_testing_rate_limit_error": True},
-    "text": {"mock_response": "mocked"},
-    "RateLimitError by name": {"mock_response": "litellm.RateLimitError"},
-    "InternalServerError by name": {"mock_response": "litellm.InternalServerError"},
-    "ContextWindowExceededError by name": {"mock_response": "litellm.ContextWindowExceededError"},
-    "an exception": {"mock_response": Exception("boom")},
-    "mock_timeout": {"mock_timeout": True, "timeout": 0.01},
-}
+MOCKS: dict[str, dict[str, Any]] = TABLES["rehearsals"]
+MOCKS["an exception"] = {"mock_response": Exception("boom")}
 _MOCKED_LISTS = ("no list", "fallbacks", "context_window_fallbacks", "content_policy_fallbacks")
 
 
@@ -454,45 +423,7 @@ def test_a_mock_is_handed_out(way: str, twins: Twins) -> None:
 
 # 6. Names.
 
-NAMES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
-    "alias": ({"model_group_alias": {"nick": "deriver"}}, {"model": "nick"}),
-    "alias with options": (
-        {"model_group_alias": {"nick": {"model": "deriver", "hidden": True}}},
-        {"model": "nick"},
-    ),
-    "alias with fallbacks": (
-        {"model_group_alias": {"nick": "deriver"}, "fallbacks": [{"nick": ["spares"]}]},
-        {"model": "nick"},
-    ),
-    "alias with a group of its own name": (
-        {"model_group_alias": {"spares": "deriver"}},
-        {"model": "spares"},
-    ),
-    "fallbacks to an alias": (
-        {"model_group_alias": {"nick": "spares"}, "fallbacks": [{"deriver": ["nick"]}]},
-        {},
-    ),
-    "wildcard": (
-        {"per_deployment": {key: {"group": "openai/*", "model": "openai/*"} for key in PAIR}},
-        {"model": "openai/gpt-4o-mini"},
-    ),
-    "any model": (
-        {"per_deployment": {key: {"group": "*", "model": "openai/*"} for key in PAIR}},
-        {"model": "gpt-4o-mini"},
-    ),
-    "a deployment": ({}, {"model": "backup"}),
-    "a deployment's model": (
-        {},
-        {"model": "openai/primary-model", "specific_deployment": True},
-    ),
-    "unknown": ({}, {"model": "nobody"}),
-}
-TEAM = {"team_id": "mine", "team_public_model_name": "public"}
-for _team in ("mine", "other"):
-    NAMES[f"team: {_team}"] = (
-        {"per_deployment": {key: {"group": "team-only", "info": TEAM} for key in PAIR}},
-        {"model": "public", "metadata": {"user_api_key_team_id": _team}},
-    )
+NAMES: dict[str, dict[str, Any]] = TABLES["names"]
 
 
 @pytest.mark.parametrize("failing", [(), PAIR])
@@ -501,10 +432,13 @@ def test_a_group_is_known_by_the_same_names(
     name: str, failing: tuple[str, ...], twins: Twins
 ) -> None:
     """Aliases, wildcards, teams and single deployments lead where they led."""
-    options, request = NAMES[name]
-    without, with_it = twins.both(
-        dict.fromkeys(failing, refused(503)), request, names=PAIR, **options
-    )
+    row = NAMES[name]
+    options = {
+        "per_deployment": dict.fromkeys(PAIR, row.get("each", {})),
+        **row.get("options", {}),
+    }
+    failures = dict.fromkeys(failing, refused(503))
+    without, with_it = twins.both(failures, row.get("request"), names=PAIR, **options)
     if OLD and failing and name == "alias with options":
         # This LiteLLM does not find the group's `order` by such an alias; a chain is found.
         assert {seen.providers for seen in with_it.values()} == {" ".join(PAIR)}
