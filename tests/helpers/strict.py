@@ -9,11 +9,13 @@ from __future__ import annotations
 import base64
 import json
 import re
+import tomllib
 from itertools import pairwise
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Iterable, Mapping
 
     from tests.helpers.wire import Json
 
@@ -22,16 +24,22 @@ THOUGHTS = frozenset({"redacted_thinking", "thinking"})
 ANTHROPIC_ID = re.compile(r"[a-zA-Z0-9_-]+")
 
 
-def _words(text: str) -> frozenset[str]:
-    return frozenset(text.split())
+def _words(table: Any) -> Any:
+    """Return a table with its texts cut into words."""
+    if isinstance(table, str):
+        return frozenset(table.split())
+    return {name: _words(value) for name, value in table.items()}
 
 
-def _unknown_fields(where: str, part: Json, known: Sequence[str]) -> list[str]:
+TABLES = _words(tomllib.loads(Path(__file__).with_name("strict.toml").read_text("utf-8")))
+
+
+def _unknown_fields(where: str, part: Json, known: Iterable[str]) -> list[str]:
     return [f"{where}.{name}: extra inputs are not permitted" for name in part.keys() - {*known}]
 
 
 def _faults_of_parts(
-    where: str, content: list[Json], known: Mapping[str, Sequence[str]]
+    where: str, content: list[Json], known: Mapping[str, Iterable[str]]
 ) -> list[str]:
     faults = []
     for at, part in enumerate(content):
@@ -87,30 +95,8 @@ class AnthropicRules(Rules):
         super().__init__()
         self.thinks_by_default = thinks_by_default
 
-    knows = _words(
-        "cache_control container context_management max_tokens mcp_servers messages metadata "
-        "model output_config service_tier stop_sequences stream system temperature thinking "
-        "tool_choice tools top_k top_p"
-    )
-    remembered = frozenset({"signature", "data", "id", "encrypted_content"})
-
-    blocks: ClassVar[dict[str, dict[str, Sequence[str]]]] = {
-        "user": {
-            "document": ("source", "title", "context", "citations"),
-            "image": ("source",),
-            "search_result": ("source", "title", "content", "citations"),
-            "text": ("text", "citations"),
-            "tool_result": ("tool_use_id", "content", "is_error"),
-        },
-        "assistant": {
-            "redacted_thinking": ("data",),
-            "server_tool_use": ("id", "name", "input"),
-            "text": ("text", "citations"),
-            "thinking": ("thinking", "signature"),
-            "tool_use": ("id", "name", "input"),
-            "web_search_tool_result": ("tool_use_id", "content"),
-        },
-    }
+    knows, remembered = TABLES["anthropic"]["knows"], TABLES["anthropic"]["remembered"]
+    blocks = TABLES["anthropic"]["blocks"]
 
     def _faults(self, body: Json) -> list[str]:
         messages = body["messages"]
@@ -175,8 +161,8 @@ class AnthropicRules(Rules):
             for fault in self._block(f"{where}.content.{at}", block, known)
         ]
 
-    def _block(self, where: str, block: Json, known: dict[str, Sequence[str]]) -> list[str]:
-        kind = block.get("type")
+    def _block(self, where: str, block: Json, known: Mapping[str, Iterable[str]]) -> list[str]:
+        kind = str(block.get("type"))
         if kind not in known:
             return [f"{where}: unexpected block type {kind!r}"]
         faults = _unknown_fields(where, block, ("type", "cache_control", *known[kind]))
@@ -214,14 +200,11 @@ class AnthropicRules(Rules):
 class GoogleRules(Rules):
     """The generateContent API as it is on the wire: signatures are checked as Gemini 3 does."""
 
-    knows = _words("contents generationConfig safetySettings systemInstruction toolConfig tools")
-    remembered = frozenset({"thoughtSignature"})
+    knows, remembered = TABLES["google"]["knows"], TABLES["google"]["remembered"]
+    data = TABLES["google"]["data"]
     # In the words of Google's documentation, for calls that another model made.
     placeholder = "skip_thought_signature_validator"
     unsigned = frozenset({placeholder, base64.b64encode(placeholder.encode()).decode()})
-    data: ClassVar[frozenset[str]] = _words(
-        "fileData functionCall functionResponse inlineData text"
-    )
 
     def _faults(self, body: Json) -> list[str]:
         faults = []
@@ -290,25 +273,8 @@ def _values(message: Json, kind: str, field: str) -> list[str]:
 
 
 class ChatRules(Rules):
-    knows = _words(
-        "frequency_penalty logit_bias logprobs max_completion_tokens max_tokens messages metadata "
-        "model n parallel_tool_calls presence_penalty prompt_cache_key reasoning_effort "
-        "response_format safety_identifier seed service_tier stop store stream stream_options "
-        "temperature tool_choice tools top_p user verbosity"
-    )
-    remembered = frozenset()
-
-    fields: ClassVar[dict[str, Sequence[str]]] = {
-        "assistant": ("content", "name", "refusal", "tool_calls"),
-        "developer": ("content", "name"),
-        "system": ("content", "name"),
-        "tool": ("content", "tool_call_id"),
-        "user": ("content", "name"),
-    }
-    parts: ClassVar[dict[str, Sequence[str]]] = {
-        "assistant": ("refusal", "text"),
-        "user": ("file", "image_url", "input_audio", "text"),
-    }
+    knows, remembered = TABLES["chat"]["knows"], TABLES["chat"]["remembered"]
+    fields, parts = TABLES["chat"]["fields"], TABLES["chat"]["parts"]
 
     def _faults(self, body: Json) -> list[str]:
         faults = []
@@ -359,37 +325,9 @@ class ChatRules(Rules):
 
 
 class ResponsesRules(Rules):
-    knows = _words(
-        "include input instructions max_output_tokens metadata model parallel_tool_calls "
-        "previous_response_id prompt_cache_key reasoning service_tier store stream temperature "
-        "text tool_choice tools top_p truncation user"
-    )
-    remembered = frozenset({"id", "encrypted_content"})
-
-    items: ClassVar[dict[str, Sequence[str]]] = {
-        "apply_patch_call": ("call_id", "id", "operation", "status"),
-        "apply_patch_call_output": ("call_id", "output", "status"),
-        "custom_tool_call": ("call_id", "id", "input", "name", "status"),
-        "custom_tool_call_output": ("call_id", "id", "output"),
-        "mcp_approval_request": ("arguments", "id", "name", "server_label"),
-        "mcp_approval_response": ("approval_request_id", "approve", "reason"),
-        "function_call": ("arguments", "call_id", "id", "name", "status", "namespace", "caller"),
-        "function_call_output": ("call_id", "id", "output", "status"),
-        "message": ("content", "id", "phase", "role", "status"),
-        "reasoning": ("content", "encrypted_content", "id", "status", "summary"),
-        "web_search_call": ("action", "id", "status"),
-    }
-    parts: ClassVar[dict[str, dict[str, Sequence[str]]]] = {
-        "assistant": {
-            "output_text": ("annotations", "logprobs", "text"),
-            "refusal": ("refusal",),
-        },
-    }
-    user_parts: ClassVar[dict[str, Sequence[str]]] = {
-        "input_file": ("file_data", "file_id", "file_url", "filename"),
-        "input_image": ("detail", "file_id", "image_url"),
-        "input_text": ("text",),
-    }
+    knows, remembered = TABLES["responses"]["knows"], TABLES["responses"]["remembered"]
+    items, parts = TABLES["responses"]["items"], TABLES["responses"]["parts"]
+    user_parts = TABLES["responses"]["user_parts"]
 
     def _faults(self, body: Json) -> list[str]:
         faults = []
