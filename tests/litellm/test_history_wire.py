@@ -211,7 +211,7 @@ def test_a_history_of_responses_goes_on_at_another_provider_and_comes_back(
 
     Claude is asked to reason by LiteLLM, and refuses it behind calls of another.
     """
-    made = {"openai": (GPT[0], Responses(), {}), "anthropic": CLAUDE}
+    made: dict[str, Made] = {"openai": (GPT[0], Responses(), {}), "anthropic": CLAUDE}
     order = sorted(made, key=lambda name: name != here)
     down = (*(0,) * ROUNDS, 0, 1, 0)
     servers, models = members(bench, *map(made.__getitem__, order), down=down)
