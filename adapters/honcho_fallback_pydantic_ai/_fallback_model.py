@@ -59,6 +59,7 @@ if TYPE_CHECKING:
         FallbackObserver,
         FallbackRun,
     )
+    from honcho_fallback.providers import CallIds
 
     Candidate = Model | Target | str
 
@@ -254,6 +255,8 @@ class FallbackModel(OwnFallbackModel):
                 mode, sent["anthropic_thinking"] = "disabled", {"type": "disabled"}
             if mode == "disabled":  # in any other it takes either
                 messages = [*map(_without_thoughts, messages)]
+        if (ids := Provider.named(model.system).call_ids()) is not None:
+            messages = [_with_valid_ids(one, ids) for one in messages]
         return messages, cast("ModelSettings", sent)
 
     def _sent_to(self, position: int, settings: ModelSettings | None) -> dict[str, Any]:
@@ -416,6 +419,20 @@ def _without_thoughts(message: ModelMessage) -> ModelMessage:
 def _is_thought(part: Any, system: str = _ANTHROPIC) -> bool:
     """Tell a thought that a system reads; another provider's is a text to it."""
     return isinstance(part, ThinkingPart) and part.provider_name == system
+
+
+def _with_valid_ids(message: ModelMessage, ids: CallIds) -> ModelMessage:
+    """Return a message whose calls, or their results, have ids that a provider takes."""
+    if isinstance(message, ModelResponse):
+        named: list[Any] = message.tool_calls
+        valid_ids = ids.of_calls([one.tool_call_id for one in named])
+    else:
+        named = [one for one in message.parts if hasattr(one, "tool_call_id")]
+        valid_ids = [ids.of_result(one.tool_call_id) for one in named]
+    pairs = zip(named, valid_ids, strict=True)
+    renamed = {id(one): replace(one, tool_call_id=valid_id) for one, valid_id in pairs}
+    parts: Any = [renamed.get(id(one), one) for one in message.parts]
+    return replace(message, parts=parts)
 
 
 def _signed(made: ModelResponse | StreamedResponse, target: Target) -> dict[str, Any] | None:

@@ -67,8 +67,8 @@ class Claude:
 class Chat:
     rules = ChatRules
 
-    def __init__(self, ids: str = "call_") -> None:
-        self.ids = ids  # how they begin
+    def __init__(self, ids: str = "call:") -> None:
+        self.ids = ids  # how they begin; those of some servers no other provider takes
 
     def calls(self, body: Json, says: str = "") -> Json:
         number = rounds_of(body)
