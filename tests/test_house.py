@@ -211,7 +211,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
         ("honcho_fallback/_core", "honcho_fallback/_values", "honcho_fallback/redaction.py"),
     ),
     # It loses fewer calls: pages, crashes, JSON that does not fit, accounts that are switched off.
-    "classifier": (2461, ("honcho_fallback/_classify",)),
+    "classifier": (2462, ("honcho_fallback/_classify",)),
     # A model that thinks goes on behind another's calls in three adapters more: LangChain and
     # Honcho gave less for it than it took.
     "providers": (1150, ("honcho_fallback/providers",)),

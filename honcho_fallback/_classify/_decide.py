@@ -128,7 +128,8 @@ def _under_status(facts: Facts, number: int, stated: int | None) -> tuple[Row, i
         return specific, facts.error or inner or facts.status
     if row is not None and (catch_all or stated is None):
         return row, facts.status
-    is_wordless = facts.has_body and _WORDS_OF_NO_REASON.fullmatch(facts.message)
+    judges = facts.document.is_providers or not facts.has_body
+    is_wordless = not judges and _WORDS_OF_NO_REASON.fullmatch(facts.message)
     if number in _GATEWAYS_OWN and (is_page or is_wordless or facts.has_body is False):
         return _WORDLESS, facts.status
     return _of_status(number), facts.error or facts.status
