@@ -235,8 +235,8 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
         tuple(f"adapters/honcho_fallback_{name}" for name in ("langfuse", "otel", "prometheus")),
     ),
     # The agents of one run may have a chain each, accounts are told apart, and a stream that is
-    # cancelled ends its call: LangChain and Honcho gave for it. Call ids are made valid in Pydantic
-    # AI, too: LiteLLM, observing and classifier gave more.
+    # cancelled ends its call: LangChain and Honcho gave for it. Call ids are made valid under
+    # Pydantic AI, too: LiteLLM, observing and classifier gave more.
     "agents": (
         915,
         ("adapters/honcho_fallback_openai_agents", "adapters/honcho_fallback_pydantic_ai"),
