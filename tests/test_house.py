@@ -238,7 +238,7 @@ ROOMS: dict[str, tuple[int, tuple[str, ...]]] = {
     # cancelled ends its call: LangChain and Honcho gave for it. Call ids are made valid under
     # Pydantic AI, too: LiteLLM, observing and classifier gave more.
     "agents": (
-        915,
+        918,
         ("adapters/honcho_fallback_openai_agents", "adapters/honcho_fallback_pydantic_ai"),
     ),
 }

@@ -243,11 +243,12 @@ class FallbackModel(OwnFallbackModel):
         to. Where it does not think, it refuses the thoughts of that turn.
         """
         model, target = self.models[attempt.position], attempt.target
+        provider = Provider.named(model.system)
         sent = self._sent_to(attempt.position, settings)
         if hasattr(getattr(model.provider, "client", None), "max_retries"):
             sent = {"max_retries": 0, **(model.settings or {}), **sent}  # the SDK's own are off
         sent |= target.params
-        if Provider.named(model.system).per_account:
+        if provider.per_account:
             messages = [_for_account(one, model, target) for one in messages]
         elif model.system == _ANTHROPIC:
             mode, outlines = _thinking_mode(model, sent), [*map(_outline, messages)]
@@ -255,7 +256,7 @@ class FallbackModel(OwnFallbackModel):
                 mode, sent["anthropic_thinking"] = "disabled", {"type": "disabled"}
             if mode == "disabled":  # in any other it takes either
                 messages = [*map(_without_thoughts, messages)]
-        if (ids := Provider.named(model.system).call_ids()) is not None:
+        if (ids := provider.call_ids()) is not None:
             messages = [_with_valid_ids(one, ids) for one in messages]
         return messages, cast("ModelSettings", sent)
 
@@ -429,6 +430,8 @@ def _with_valid_ids(message: ModelMessage, ids: CallIds) -> ModelMessage:
     else:
         named = [one for one in message.parts if hasattr(one, "tool_call_id")]
         valid_ids = [ids.of_result(one.tool_call_id) for one in named]
+    if valid_ids == [one.tool_call_id for one in named]:
+        return message
     pairs = zip(named, valid_ids, strict=True)
     renamed = {id(one): replace(one, tool_call_id=valid_id) for one, valid_id in pairs}
     parts: Any = [renamed.get(id(one), one) for one in message.parts]
