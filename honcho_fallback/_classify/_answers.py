@@ -217,10 +217,10 @@ class _Verdict:
     def read(self, item: Any) -> bool:
         """Read an answer or a chunk; False if it is neither."""
         cls: Any = type(item)
+        if cls.__name__ in _RAW and is_known(cls):  # of with_raw_response; it keeps what it parses
+            return self.read(item.parse())
         if not isinstance(item, dict) and not is_known(cls):
             return False
-        if cls.__name__ in _RAW:  # of with_raw_response, which keeps what it parses
-            return self.read(item.parse())
         self.body = self.body or _error(item)
         shape = shape_of(item)
         if shape is None:
